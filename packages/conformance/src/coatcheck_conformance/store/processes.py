@@ -1,0 +1,152 @@
+"""Other processes that open the store under test and work on it."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import TypeAlias
+
+from attrs import frozen
+
+from coatcheck.lifecycle import Settlement
+from coatcheck.store import Filter, Store
+from coatcheck.task import Status
+from coatcheck_conformance.drafts import HANDLER, make_draft
+from coatcheck_conformance.store.outcomes import succeeded
+from coatcheck_conformance.store.spec import StoreSpec
+from coatcheck_conformance.store.time import LONG, SHORT, soon
+
+__all__ = ["HOLD", "Crew", "Turn", "add_same_keys", "crew", "hold_two", "sleep_until_woken", "take_turns"]
+
+HOLD = 5 * SHORT
+"""For how long `hold_two` claims."""
+
+Work: TypeAlias = Callable[[Store, int], Awaitable[object]]
+"""What a process does; a function at the top of a module."""
+
+_spawn = multiprocessing.get_context("spawn")
+
+
+def _live(pipe: Connection, spec: StoreSpec, work: Work, number: int) -> None:
+    """Be another process: open the store, say so, wait for the word, work, tell what came of it."""
+
+    async def run() -> object:
+        async with spec.create() as store:
+            pipe.send("ready")
+            await asyncio.to_thread(pipe.recv)
+            return await work(store, number)
+
+    try:
+        pipe.send((True, asyncio.run(run())))
+    except BaseException as error:
+        pipe.send((False, repr(error)))
+        raise
+
+
+@frozen
+class Crew:
+    """Processes that have opened the store and wait for the word."""
+
+    members: tuple[tuple[BaseProcess, Connection], ...]
+
+    def go(self) -> None:
+        """Let all begin."""
+        for _, pipe in self.members:
+            pipe.send("go")
+
+    async def results(self) -> list[object]:
+        """Return what came of each one's work."""
+        answers = [await soon(asyncio.to_thread(pipe.recv)) for _, pipe in self.members]
+        for done, answer in answers:
+            assert done, f"a process failed: {answer}"
+        return [answer for _, answer in answers]
+
+    def kill(self) -> None:
+        """Kill them all, as the kernel would (SIGKILL)."""
+        for process, _ in self.members:
+            process.kill()
+            process.join()
+
+
+@asynccontextmanager
+async def crew(spec: StoreSpec, work: Work, size: int) -> AsyncIterator[Crew]:
+    """Start `size` processes that will do `work`, and yield them when each has opened the store."""
+    members = []
+    for number in range(size):
+        ours, theirs = _spawn.Pipe()
+        process = _spawn.Process(target=_live, args=(theirs, spec, work, number), daemon=True)
+        process.start()
+        theirs.close()
+        members.append((process, ours))
+    made = Crew(tuple(members))
+    try:
+        for _, pipe in members:
+            word = await soon(asyncio.to_thread(pipe.recv))
+            assert word == "ready", f"a process could not open the store: {word}"
+        yield made
+    finally:
+        made.kill()
+        for process, pipe in members:
+            pipe.close()
+            process.close()
+
+
+# ------------------------------------------------------------------ what processes do
+
+
+@frozen
+class Turn:
+    """One claim that a process had: certainly held from `begin` to `end`, by the host's monotonic clock."""
+
+    task_id: str
+    begin: float
+    end: float
+    granted_at: datetime | None
+
+
+async def take_turns(store: Store, number: int) -> list[Turn]:
+    """Claim, hold and settle until nothing is left for anybody."""
+    turns: list[Turn] = []
+    waiting = Filter(statuses=[Status.PENDING_SUBMIT])
+    while True:
+        batch = await store.claim_submissions(f"process-{number}", [HANDLER], 3, LONG)
+        begin = time.monotonic()
+        if not batch.tasks:
+            if not await store.find(waiting, limit=1):
+                return turns
+            await asyncio.sleep(0.002)
+            continue
+        await asyncio.sleep(0.002)
+        end = time.monotonic()
+        for task in batch.tasks:
+            granted_at = task.lease.granted_at if task.lease else None
+            turns.append(Turn(task.id, begin, end, granted_at))
+        answers = await store.settle([Settlement(task=task, event=succeeded()) for task in batch.tasks])
+        assert not [answer for answer in answers if isinstance(answer, Exception)]
+
+
+async def hold_two(store: Store, number: int) -> None:
+    """Claim two tasks, start one of them, and never come back."""
+    batch = await store.claim_submissions(f"process-{number}", [HANDLER], 2, HOLD)
+    await store.start(batch.tasks[:1], HOLD)
+    await asyncio.Event().wait()
+
+
+async def add_same_keys(store: Store, number: int) -> list[tuple[str, bool]]:
+    """Add a task for each of a few keys; return its id and whether it was created."""
+    added: list[tuple[str, bool]] = []
+    for n in range(20):
+        (each,) = await store.add([make_draft(dedup_key=f"key-{n}", metadata={"process": number})])
+        added.append((each.task.id, each.created))
+    return added
+
+
+async def sleep_until_woken(store: Store, _number: int) -> bool:
+    """Wait for work."""
+    return await store.wait([HANDLER], LONG)
