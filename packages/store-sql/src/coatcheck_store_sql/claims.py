@@ -1,0 +1,315 @@
+"""Claims by turn: submissions in rank order and queries in order of time, behind exact gates.
+
+Lanes wait with the first turn that may stand in them, their head. A claim merges the lanes with the first
+heads, and takes tasks in the order of their turns while their gates are open. A lane that meets a closed gate
+is parked under it, and costs nothing until the gate may be open again; so what a claim costs follows from the
+lanes and gates that it meets, not from how many tasks wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
+
+from attrs import define, field
+
+from coatcheck.lifecycle import claimed_for_query, claimed_for_submission
+from coatcheck.store import Claims
+from coatcheck.task import Lease, Task, from_millis, millis
+from coatcheck_store_sql.gates import read_gates, write_grants
+from coatcheck_store_sql.lanes import Lane, lanes_of
+from coatcheck_store_sql.places import SUBMIT, time_turn
+from coatcheck_store_sql.records import Changes, hand_out, records_by_seq
+from coatcheck_store_sql.step import Step
+
+__all__ = ["attend", "claim", "claim_turns", "make_lease"]
+
+_ROUNDS = 16
+"""How often one claim looks for more lanes before it says "again"."""
+_LANES = 64
+"""How many lanes a round reads at least; more if it may take more tasks."""
+_AWAKE_GATES = 100
+"""How many gates that may have opened one round looks at."""
+_WAKE_LIMIT = 10_000
+"""How many tasks that became due one claim puts into their lanes."""
+_ATTENDANCE_MILLISECONDS = 10_000
+"""How exactly it is known when a worker last claimed for a handler."""
+_ALL_TURNS = "~"
+"""After every turn."""
+
+
+def claim_turns(
+    step: Step, kind: str, worker_id: str, handler_keys: Collection[str], limit: int, lease: timedelta
+) -> Claims:
+    """Claim up to `limit` tasks whose turn it is, in lanes of `kind` (S4, S5)."""
+    handlers = sorted(set(handler_keys))
+    if not handlers or limit < 1:
+        return Claims()
+    attend(step, handlers)
+    if kind == SUBMIT:
+        _wake(step, handlers)
+    tasks: list[Task] = []
+    more = True
+    for _ in range(_ROUNDS):
+        found = _Round(step, kind, handlers, limit - len(tasks))
+        seqs = found.grant()
+        tasks += _claimed(step, found, worker_id, seqs, lease)
+        more = found.more
+        if len(tasks) >= limit or not more:
+            break
+    return Claims(tuple(tasks), again=more and len(tasks) < limit)
+
+
+def _claimed(step: Step, found: _Round, worker_id: str, seqs: list[int], lease: timedelta) -> list[Task]:
+    claimed = claimed_for_submission if found.kind == SUBMIT else claimed_for_query
+    records = records_by_seq(step, seqs)
+    if len(records) < len(seqs):
+        found.forgo({record.seq for record in records})
+    found.write()
+    changes = Changes(step)
+    tasks = [
+        changes.put(
+            record, claim(step, record.task, claimed, worker_id, lease, rated=record.seq in found.rated)
+        ).task
+        for record in records
+    ]
+    changes.write()
+    return [hand_out(task) for task in tasks]
+
+
+def claim(
+    step: Step,
+    task: Task,
+    claimed: Callable[..., Task],
+    worker_id: str,
+    lease: timedelta,
+    *,
+    rated: bool = False,
+) -> Task:
+    """Return `task` with a new lease for `worker_id`."""
+    return claimed(task, make_lease(step, task, worker_id, lease, rated=rated), step.now)
+
+
+def make_lease(step: Step, task: Task, worker_id: str, lease: timedelta, *, rated: bool = False) -> Lease:
+    """Return a lease on `task` from now on; `rated` says that a rate granted this turn."""
+    return Lease(
+        worker_id=worker_id,
+        token=task.token + 1,
+        nonce=secrets.token_hex(8),
+        until=from_millis(step.now_ms + millis(lease)),
+        granted_at=from_millis(step.stamp) if rated else None,
+    )
+
+
+def attend(step: Step, handlers: Collection[str]) -> None:
+    """Note that somebody claims for these handlers, now and then."""
+    attended = step.memory.attended
+    late = [key for key in handlers if step.now_ms - attended.get(key, -(10**15)) >= _ATTENDANCE_MILLISECONDS]
+    step.many(step.sql.attend, [{"handler_key": key, "at": step.now_ms} for key in late])
+    attended.update(dict.fromkeys(late, step.now_ms))
+
+
+def _wake(step: Step, handlers: Collection[str]) -> None:
+    """Put tasks that have become due into their lanes."""
+    for handler in handlers:
+        woken = step.rows(step.sql.asleep, handler_key=handler, now=step.now_ms, limit=_WAKE_LIMIT)
+        heads: dict[int, str] = {}
+        for _, lane, rank in woken:
+            heads[lane] = min(rank, heads.get(lane, rank))
+        step.many(step.sql.wake, [{"_seq": seq} for seq, _, _ in woken])
+        step.many(step.sql.lower_head, [{"_id": lane, "head": head} for lane, head in heads.items()])
+
+
+@define
+class _Queue:
+    """One lane as a round walks along it."""
+
+    lane_id: int
+    lane: Lane
+    head: str
+    """As stored; at or before its first turn."""
+    parked_by: str | None
+    """As stored."""
+    buffer: list[tuple[int, str, int]] = field(factory=list)
+    """(seq, turn, deadline) still to come, last one first."""
+    next_turn: str | None = None
+    """Where it goes on; None: it is empty. Meaningful once `walked`."""
+    walked: bool = False
+    blocked_by: str | None = None
+    """The gate that was closed when its next task came."""
+
+
+class _Round:
+    """Merges lanes and grants turns."""
+
+    def __init__(self, step: Step, kind: str, handlers: Collection[str], limit: int) -> None:
+        self.kind = kind
+        self.more = False
+        """Whether there is more to look at than this round looked at."""
+        self.rated: set[int] = set()
+        """Rows whose turn a rate granted."""
+        self._step = step
+        self._limit = limit
+        # queries that are due after now have turns at or after this
+        self._bound = _ALL_TURNS if kind == SUBMIT else time_turn(step.now_ms + 1)
+        self._horizon = self._bound
+        self._overdue: list[int] = []
+        self._granted: dict[int, tuple[str, ...]] = {}
+        self._woken: dict[tuple[str, str], bool] = {}
+        """(gate, handler) that may have opened; whether all that is parked there was read."""
+        self._queues = list(self._read_queues(handlers))
+        names = {gate for queue in self._queues for gate in queue.lane.gates} | {g for g, _ in self._woken}
+        self._gates = read_gates(step, names)
+        self._chunk = max(4, limit // max(1, len(self._queues)) + 2)
+
+    # -------------------------------------------------------------- reading lanes
+
+    def _read_queues(self, handlers: Collection[str]) -> Iterator[_Queue]:
+        heads: dict[int, tuple[str, str | None]] = {}
+        for handler in handlers:
+            heads |= {lane: (head, None) for lane, head in self._heads(handler, None)}
+            for (gate,) in self._step.rows(
+                self._step.sql.awake,
+                kind=self.kind,
+                handler_key=handler,
+                now=self._step.now_ms,
+                limit=_AWAKE_GATES,
+            ):
+                lanes = self._heads(handler, gate)
+                heads |= {lane: (head, gate) for lane, head in lanes}
+                self._woken[gate, handler] = len(lanes) < self._most_lanes
+        for lane_id, lane in lanes_of(self._step, heads).items():
+            yield _Queue(lane_id, lane, *heads[lane_id])
+
+    @property
+    def _most_lanes(self) -> int:
+        return max(_LANES, self._limit + 1)
+
+    def _heads(self, handler: str, gate: str | None) -> list[tuple[int, str]]:
+        sql = self._step.sql
+        given = {"kind": self.kind, "handler_key": handler, "bound": self._bound, "limit": self._most_lanes}
+        rows = (
+            self._step.rows(sql.open_lanes, **given)
+            if gate is None
+            else self._step.rows(sql.parked_lanes, gate=gate, **given)
+        )
+        if len(rows) >= self._most_lanes:
+            # lanes beyond the last one read may hold turns from its head on
+            self._horizon = min(self._horizon, rows[-1][1])
+            self.more = True
+        return [(lane_id, head) for lane_id, head in rows]
+
+    # -------------------------------------------------------------- granting
+
+    def grant(self) -> list[int]:
+        """Return the rows whose turn it is, in order; their gates have room for them."""
+        heap = [(queue.head, index) for index, queue in enumerate(self._queues)]
+        heapq.heapify(heap)
+        while heap and len(self._granted) < self._limit:
+            at, index = heap[0]
+            if at > self._horizon:
+                break
+            queue = self._queues[index]
+            turn = self._peek(queue)
+            if turn is None or queue.blocked_by is not None:
+                heapq.heappop(heap)
+            elif turn > at:
+                heapq.heapreplace(heap, (turn, index))
+            else:
+                self._take(queue)
+        if heap and len(self._granted) >= self._limit:
+            self.more = True
+        return list(self._granted)
+
+    def _peek(self, queue: _Queue) -> str | None:
+        """Return the next turn of a queue, if its time has come; note what blocks it, and what is overdue."""
+        closed = (g for g in queue.lane.gates if not self._gates[g].is_open(self.kind, self._step.now_ms))
+        queue.blocked_by = next(closed, None)
+        if queue.blocked_by is not None:
+            # what it has to offer does not matter now, so it is not read
+            queue.next_turn = queue.next_turn if queue.walked else queue.head
+            queue.walked = True
+            return queue.next_turn
+        while True:
+            if not queue.buffer and not self._fill(queue):
+                queue.next_turn = None
+                return None
+            seq, turn, deadline = queue.buffer[-1]
+            queue.next_turn = turn
+            if turn >= self._bound:
+                return None
+            if deadline > self._step.now_ms:
+                break
+            self._overdue.append(seq)
+            queue.buffer.pop()
+        return turn
+
+    def _fill(self, queue: _Queue) -> bool:
+        # the last turn that was read is read again, and dropped: turns are unique
+        after = queue.next_turn if queue.walked else None
+        if queue.walked and after is None:
+            return False
+        rows = self._step.rows(
+            self._step.sql.turns, lane=queue.lane_id, turn=after or queue.head, limit=self._chunk
+        )
+        if after is not None and rows and rows[0][1] == after:
+            del rows[0]
+        queue.walked = True
+        queue.buffer = rows[::-1]
+        return bool(rows)
+
+    def _take(self, queue: _Queue) -> None:
+        seq, _, _ = queue.buffer.pop()
+        self._granted[seq] = queue.lane.gates
+        for gate in queue.lane.gates:
+            if self._gates[gate].take(self.kind, self._step.stamp):
+                self.rated.add(seq)
+
+    def forgo(self, kept: Collection[int]) -> None:
+        """Return what the gates gave for rows that turned out unreadable."""
+        for seq in self._granted.keys() - set(kept):
+            for gate in self._granted.pop(seq):
+                state = self._gates[gate]
+                state.put_back(self._step.stamp)
+                state.used -= 1
+        self.more = True
+
+    # -------------------------------------------------------------- writing
+
+    def write(self) -> None:
+        """Write lanes, windows and what waits for gates; before the tasks, which lower heads again."""
+        step = self._step
+        step.many(step.sql.leave_lane, [{"_seq": seq} for seq in self._overdue])
+        used = {gate for gates in self._granted.values() for gate in gates}
+        write_grants(step, {g: s for g, s in self._gates.items() if g in used and s.gate.rate is not None})
+        lanes = []
+        for queue in self._queues:
+            if not queue.walked:
+                continue
+            # a queue whose buffer ran out exactly at the limit goes on after the last turn that was taken
+            head, parked_by = queue.next_turn, queue.blocked_by
+            if (head, parked_by) != (queue.head, queue.parked_by):
+                lanes.append({"_id": queue.lane_id, "head": head, "parked_by": parked_by})
+        step.many(step.sql.set_lane, lanes)
+        self._write_parking()
+
+    def _write_parking(self) -> None:
+        step, now = self._step, self._step.now_ms
+        blocked = {(q.blocked_by, q.lane.handler_key) for q in self._queues if q.blocked_by is not None}
+        untouched = {(q.parked_by, q.lane.handler_key) for q in self._queues if not q.walked}
+        rows = []
+        for gate, handler in blocked:
+            wake_at = self._gates[gate].opens_at(self.kind, now)
+            rows.append({"gate": gate, "kind": self.kind, "handler_key": handler, "wake_at": wake_at})
+        cleared = []
+        for (gate, handler), complete in self._woken.items():
+            if (gate, handler) in blocked:
+                continue
+            if complete and (gate, handler) not in untouched:
+                cleared.append({"_gate": gate, "_kind": self.kind, "_handler_key": handler})
+            else:
+                rows.append({"gate": gate, "kind": self.kind, "handler_key": handler, "wake_at": now})
+        step.many(step.sql.put_parking, rows)
+        step.many(step.sql.clear_parking, cleared)

@@ -1,0 +1,234 @@
+"""Statements about lanes and gates: where tasks wait, and what lets them pass."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import and_, bindparam, delete, func, or_, select, update
+
+from coatcheck_store_sql.statement import Maker, Statement
+
+__all__ = ["LaneStatements"]
+
+
+class LaneStatements(Maker):
+    """What steps ask and tell the tables `lane`, `lane_gate`, `gate` and `parking`."""
+
+    # ------------------------------------------------------------------ lanes
+
+    @cached_property
+    def lanes_by_digest(self) -> Statement:
+        """Of the lanes whose digest is in `digests`: id, kind, handler_key, gates."""
+        lane = self.schema.lane
+        return self._make(
+            select(lane.c.id, lane.c.kind, lane.c.handler_key, lane.c.gates).where(
+                self.dialect.among(lane.c.digest, "digests")
+            )
+        )
+
+    @cached_property
+    def lanes_by_id(self) -> Statement:
+        """Of the lanes whose id is in `ids`: id, kind, handler_key, gates."""
+        lane = self.schema.lane
+        return self._make(
+            select(lane.c.id, lane.c.kind, lane.c.handler_key, lane.c.gates).where(
+                self.dialect.among(lane.c.id, "ids")
+            )
+        )
+
+    @cached_property
+    def insert_lane(self) -> Statement:
+        """Add a lane, unless it is there."""
+        return self._make(
+            self.dialect.insert_if_new(self.schema.lane).values(
+                digest=bindparam("digest"),
+                kind=bindparam("kind"),
+                handler_key=bindparam("handler_key"),
+                gates=bindparam("gates"),
+            )
+        )
+
+    @cached_property
+    def insert_lane_gate(self) -> Statement:
+        """Note that `gate` stands before `lane`."""
+        return self._make(
+            self.dialect.insert_if_new(self.schema.lane_gate).values(
+                gate=bindparam("gate"), lane=bindparam("lane")
+            )
+        )
+
+    @cached_property
+    def handlers(self) -> Statement:
+        """Every handler key that has lanes: handler_key."""
+        return self._make(select(self.schema.attendance.c.handler_key))
+
+    @cached_property
+    def insert_handler(self) -> Statement:
+        """Note that there is a handler, unless it is known."""
+        return self._make(
+            self.dialect.insert_if_new(self.schema.attendance).values(
+                handler_key=bindparam("handler_key"), at=0
+            )
+        )
+
+    @cached_property
+    def open_lanes(self) -> Statement:
+        """The first `limit` lanes by head below `bound` that are not parked: id, head."""
+        return self._heads(self.schema.lane.c.parked_by.is_(None))
+
+    @cached_property
+    def parked_lanes(self) -> Statement:
+        """The first `limit` lanes by head below `bound` that are parked under `gate`: id, head."""
+        return self._heads(self.schema.lane.c.parked_by == bindparam("gate"))
+
+    def _heads(self, condition: Any) -> Statement:  # noqa: ANN401 - a clause
+        lane = self.schema.lane
+        return self._make(
+            select(lane.c.id, lane.c.head)
+            .where(
+                lane.c.kind == bindparam("kind"),
+                lane.c.handler_key == bindparam("handler_key"),
+                condition,
+                lane.c.head < bindparam("bound"),
+            )
+            .order_by(lane.c.head)
+            .limit(bindparam("limit"))
+        )
+
+    @cached_property
+    def lower_head(self) -> Statement:
+        """Make `head` the head of lane `_id` if it is before the present one."""
+        lane = self.schema.lane
+        return self._make(
+            update(lane)
+            .where(lane.c.id == bindparam("_id"), or_(lane.c.head.is_(None), lane.c.head > bindparam("head")))
+            .values(head=bindparam("head"))
+        )
+
+    @cached_property
+    def set_lane(self) -> Statement:
+        """Write head and parked_by of lane `_id`."""
+        lane = self.schema.lane
+        return self._make(
+            update(lane)
+            .where(lane.c.id == bindparam("_id"))
+            .values(head=bindparam("head"), parked_by=bindparam("parked_by"))
+        )
+
+    @cached_property
+    def hold(self) -> Statement:
+        """Add `count` to what lane `_id` holds."""
+        lane = self.schema.lane
+        return self._make(
+            update(lane)
+            .where(lane.c.id == bindparam("_id"))
+            .values(holding=lane.c.holding + bindparam("count"))
+        )
+
+    # ------------------------------------------------------------------ gates
+
+    @cached_property
+    def gates_by_name(self) -> Statement:
+        """The whole rows of the gates whose name is in `names`."""
+        gate = self.schema.gate
+        return self._make(select(gate).where(self.dialect.among(gate.c.name, "names")))
+
+    @cached_property
+    def all_gates(self) -> Statement:
+        """The whole rows of all gates."""
+        return self._make(select(self.schema.gate))
+
+    @cached_property
+    def put_gate(self) -> Statement:
+        """Write a whole gate."""
+        gate = self.schema.gate
+        return self._make(
+            self.dialect.upsert(gate).values({column.name: bindparam(column.name) for column in gate.c})
+        )
+
+    @cached_property
+    def drop_gate(self) -> Statement:
+        """Delete gate `_name`."""
+        gate = self.schema.gate
+        return self._make(delete(gate).where(gate.c.name == bindparam("_name")))
+
+    @cached_property
+    def use_gate(self) -> Statement:
+        """Add `count` to what is used of gate `_name`, if it is defined."""
+        gate = self.schema.gate
+        return self._make(
+            update(gate)
+            .where(gate.c.name == bindparam("_name"))
+            .values(used=gate.c.used + bindparam("count"))
+        )
+
+    @cached_property
+    def set_grants(self) -> Statement:
+        """Write the grants of gate `_name`."""
+        gate = self.schema.gate
+        return self._make(
+            update(gate).where(gate.c.name == bindparam("_name")).values(grants=bindparam("grants"))
+        )
+
+    @cached_property
+    def slots_of_gate(self) -> Statement:
+        """How many slots tasks hold that name `gate`: count."""
+        lane, lane_gate = self.schema.lane, self.schema.lane_gate
+        return self._make(
+            select(func.coalesce(func.sum(lane.c.holding), 0))
+            .select_from(lane_gate)
+            .join(lane, lane.c.id == lane_gate.c.lane)
+            .where(lane_gate.c.gate == bindparam("gate"))
+        )
+
+    @cached_property
+    def awake(self) -> Statement:
+        """The first `limit` gates whose parked lanes are to be looked at by `now`: gate."""
+        parking = self.schema.parking
+        return self._make(
+            select(parking.c.gate)
+            .where(
+                parking.c.kind == bindparam("kind"),
+                parking.c.handler_key == bindparam("handler_key"),
+                parking.c.wake_at <= bindparam("now"),
+            )
+            .order_by(parking.c.wake_at)
+            .limit(bindparam("limit"))
+        )
+
+    @cached_property
+    def put_parking(self) -> Statement:
+        """Say when to look at the lanes that are parked under a gate."""
+        parking = self.schema.parking
+        return self._make(
+            self.dialect.upsert(parking).values({column.name: bindparam(column.name) for column in parking.c})
+        )
+
+    @cached_property
+    def wake_parking(self) -> Statement:
+        """Look at the lanes parked under `_gate` at `now`."""
+        parking = self.schema.parking
+        return self._make(
+            update(parking).where(parking.c.gate == bindparam("_gate")).values(wake_at=bindparam("now"))
+        )
+
+    @cached_property
+    def clear_parking(self) -> Statement:
+        """Forget the parking of `_gate`, `_kind` and `_handler_key` if no lane is parked there any more."""
+        parking, lane = self.schema.parking, self.schema.lane
+        parked = select(lane.c.id).where(
+            lane.c.kind == bindparam("_kind"),
+            lane.c.handler_key == bindparam("_handler_key"),
+            lane.c.parked_by == bindparam("_gate"),
+        )
+        return self._make(
+            delete(parking).where(
+                and_(
+                    parking.c.gate == bindparam("_gate"),
+                    parking.c.kind == bindparam("_kind"),
+                    parking.c.handler_key == bindparam("_handler_key"),
+                    ~parked.exists(),
+                )
+            )
+        )

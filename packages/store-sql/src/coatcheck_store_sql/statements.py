@@ -1,0 +1,173 @@
+"""The SQL of steps, as SQLAlchemy Core constructs that are compiled once per store.
+
+A statement takes its parameters by the names of its `bindparam`s; what stands in a WHERE beside a column that
+is written begins with an underscore.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from sqlalchemy import bindparam, delete, func, select, update
+
+from coatcheck_store_sql.lane_statements import LaneStatements
+from coatcheck_store_sql.statement import PLACE, Statement
+from coatcheck_store_sql.task_statements import TaskStatements
+
+__all__ = ["PLACE", "Statement", "Statements"]
+
+
+class Statements(TaskStatements, LaneStatements):
+    """Every statement of a store."""
+
+    # ------------------------------------------------------------------ the store
+
+    @cached_property
+    def clock(self) -> Statement:
+        """The last stamp: number."""
+        meta = self.schema.meta
+        return self._make(select(meta.c.number).where(meta.c.name == "clock"))
+
+    @cached_property
+    def stamp_clock(self) -> Statement:
+        """Raise the last stamp to `now`."""
+        meta = self.schema.meta
+        return self._make(
+            update(meta)
+            .where(meta.c.name == "clock", meta.c.number < bindparam("now"))
+            .values(number=bindparam("now"))
+        )
+
+    @cached_property
+    def lock(self) -> Statement:
+        """Change nothing, but take the write lock of a transaction that somebody else began."""
+        meta = self.schema.meta
+        return self._make(update(meta).where(meta.c.name == "clock").values(number=meta.c.number))
+
+    @cached_property
+    def rank_mode(self) -> Statement:
+        """The ranking mode: text."""
+        meta = self.schema.meta
+        return self._make(select(meta.c.text).where(meta.c.name == "rank_mode"))
+
+    @cached_property
+    def set_rank_mode(self) -> Statement:
+        """Remember `text` as the ranking mode, if none is."""
+        return self._make(
+            self.dialect.insert_if_new(self.schema.meta).values(name="rank_mode", text=bindparam("text"))
+        )
+
+    # ------------------------------------------------------------------ nudges, attendance
+
+    @cached_property
+    def nudge(self) -> Statement:
+        """One row if the nudge `external_key` came after `since`."""
+        nudge = self.schema.nudge
+        return self._make(
+            select(nudge.c.at).where(
+                nudge.c.external_key == bindparam("external_key"), nudge.c.at >= bindparam("since")
+            )
+        )
+
+    @cached_property
+    def any_nudge(self) -> Statement:
+        """One row if any nudge is remembered."""
+        return self._make(select(self.schema.nudge.c.at).limit(1))
+
+    @cached_property
+    def put_nudge(self) -> Statement:
+        """Remember a nudge."""
+        return self._make(
+            self.dialect.upsert(self.schema.nudge).values(
+                external_key=bindparam("external_key"), at=bindparam("at")
+            )
+        )
+
+    @cached_property
+    def drop_nudge(self) -> Statement:
+        """Forget the nudge for `_external_key`."""
+        nudge = self.schema.nudge
+        return self._make(delete(nudge).where(nudge.c.external_key == bindparam("_external_key")))
+
+    @cached_property
+    def drop_old_nudges(self) -> Statement:
+        """Forget nudges before `since`."""
+        nudge = self.schema.nudge
+        return self._make(delete(nudge).where(nudge.c.at < bindparam("since")))
+
+    @cached_property
+    def trim_nudges(self) -> Statement:
+        """Forget all but the latest `keep` nudges."""
+        nudge = self.schema.nudge
+        older = select(nudge.c.external_key).order_by(nudge.c.at.desc()).limit(1000).offset(bindparam("keep"))
+        return self._make(delete(nudge).where(nudge.c.external_key.in_(older)))
+
+    @cached_property
+    def attend(self) -> Statement:
+        """Note that a worker claims for a handler."""
+        return self._make(
+            self.dialect.upsert(self.schema.attendance).values(
+                handler_key=bindparam("handler_key"), at=bindparam("at")
+            )
+        )
+
+    # ------------------------------------------------------------------ waiting
+
+    @cached_property
+    def first_open_lane(self) -> Statement:
+        """The first head of lanes of `kind` and `handler_key` that are not parked: head."""
+        lane = self.schema.lane
+        return self._make(
+            select(lane.c.head)
+            .where(
+                lane.c.kind == bindparam("kind"),
+                lane.c.handler_key == bindparam("handler_key"),
+                lane.c.parked_by.is_(None),
+                lane.c.head.is_not(None),
+            )
+            .order_by(lane.c.head)
+            .limit(1)
+        )
+
+    @cached_property
+    def first_asleep(self) -> Statement:
+        """When the first task of `handler_key` becomes due: asleep_until."""
+        task = self.schema.task
+        return self._make(
+            select(task.c.asleep_until)
+            .where(task.c.handler_key == bindparam("handler_key"), task.c.asleep_until.is_not(None))
+            .order_by(task.c.asleep_until)
+            .limit(1)
+        )
+
+    @cached_property
+    def first_wake(self) -> Statement:
+        """When the first gate with parked lanes of `handler_key` is to be looked at: wake_at."""
+        parking = self.schema.parking
+        return self._make(
+            select(func.min(parking.c.wake_at))
+            .where(parking.c.handler_key == bindparam("handler_key"), parking.c.wake_at.is_not(None))
+            .group_by(parking.c.kind)
+        )
+
+    @cached_property
+    def next_stale(self) -> Statement:
+        """When the next task after `since` becomes stale for `stale_for`: stale_at."""
+        task = self.schema.task
+        return self._make(
+            select(task.c.stale_at)
+            .where(task.c.stale_for == bindparam("stale_for"), task.c.stale_at > bindparam("since"))
+            .order_by(task.c.stale_at)
+            .limit(1)
+        )
+
+    @cached_property
+    def next_expiry(self) -> Statement:
+        """When the next deadline after `since` passes: expires_at."""
+        task = self.schema.task
+        return self._make(
+            select(task.c.expires_at)
+            .where(task.c.expires_at > bindparam("since"))
+            .order_by(task.c.expires_at)
+            .limit(1)
+        )
