@@ -1,0 +1,211 @@
+"""Gitee AI: document parsing.
+
+Read from the adapter of agents-flex (`agents-flex-ocr-gitee` at 08a4f43d: model, configuration, test) and its
+page `docs/zh/ocr/gitee.md`. The provider takes no URL, so the worker downloads the document and uploads it.
+It knows no idempotency key, cancel or callback. The HTTP statuses of its errors and its limits of size are not
+documented.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timedelta
+
+from attrs import frozen
+
+from coatcheck.errors import InvalidParams
+from coatcheck.handler import QueryContext, SubmitContext
+from coatcheck.results import QueryResult
+from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.handler import OcrHandler
+from coatcheck_handler_ocr.request import OcrRequest
+from coatcheck_handler_ocr.result import OcrAsset
+from coatcheck_handler_ocr.sources import OcrSources
+from coatcheck_http import (
+    Accounts,
+    FilePart,
+    HttpRequest,
+    HttpResponse,
+    HttpSettings,
+    JobState,
+    Prepared,
+    PreparedContext,
+    ProviderError,
+    StatusMap,
+    UnreadableAnswer,
+    first,
+    first_object,
+    first_text,
+    lookup,
+    segment,
+)
+
+__all__ = ["GiteeOcr", "GiteeOcrSettings"]
+
+LINKS_LIVE = timedelta(days=1)
+"""How long result links work; told by the provider's video documentation."""
+
+_LINKS = {
+    "markdown": ("markdown_url", "md_url"),
+    "json": ("json_url", "content_list_url"),
+    "archive": ("full_zip_url", "zip_url"),
+}
+_MARKDOWN_TYPES = frozenset({"markdown", "md"})
+_ARCHIVE_TYPES = frozenset({"archive", "zip"})
+
+
+@frozen(kw_only=True)
+class GiteeOcrSettings(HttpSettings):
+    """Settings of `GiteeOcr`."""
+
+    model: str = "Unlimited-OCR"
+    """For requests that name none."""
+
+
+class GiteeOcr(OcrHandler):
+    """Document parsing by Gitee AI."""
+
+    key = "ocr:gitee"
+    default_base_url = "https://ai.gitee.com/v1"
+    supports = frozenset({"model", "file_name"})
+    statuses = StatusMap(
+        waiting="waiting pending queued",
+        running="in_progress running processing",
+        succeeded="success succeeded done",
+        failed="failure failed",
+        canceled="cancelled canceled",
+    )
+
+    def __init__(
+        self, accounts: Accounts = None, *, key: str | None = None, settings: HttpSettings | None = None
+    ) -> None:
+        """Take accounts and settings; with other settings than its own the default model is used."""
+        super().__init__(accounts, key=key, settings=settings)
+        own = settings if isinstance(settings, GiteeOcrSettings) else GiteeOcrSettings()
+        self._model = own.model
+
+    async def prepare(self, params: OcrRequest, context: SubmitContext) -> Prepared:
+        """Download the document.
+
+        Raises:
+            InvalidParams: it is empty.
+            DownloadFailed: it cannot be had.
+        """
+        document = await self.download(params.url)
+        if not document.content:
+            raise InvalidParams("the document at the URL is empty")
+        return Prepared(files={"document": document})
+
+    def build_submit(self, params: OcrRequest, context: PreparedContext) -> HttpRequest:
+        """Upload the document; options first, so that they can't replace the model or the file."""
+        document = context.prepared.files["document"]
+        options = {name: _form_text(value) for name, value in params.options.items() if name != "file"}
+        return HttpRequest.post(
+            "/async/documents/parse",
+            form={**options, "model": params.model or self._model},
+            files=[
+                FilePart(
+                    name="file",
+                    file_name=params.file_name or document.file_name,
+                    content=document.content,
+                    content_type=document.content_type,
+                )
+            ],
+        )
+
+    def create_query_params(self, response: HttpResponse, params: OcrRequest) -> QueryParams:
+        """Return the id."""
+        external_id = first_text(response.json_object(), "task_id", "id")
+        if external_id is None:
+            raise UnreadableAnswer("the answer has no task_id", code="unreadable_answer")
+        return QueryParams(external_task_id=external_id)
+
+    def build_query(self, params: QueryParams, context: QueryContext) -> HttpRequest:
+        """Ask for the job by its id."""
+        return HttpRequest.get(f"/task/{segment(params.external_task_id)}")
+
+    def read_error(self, response: HttpResponse) -> ProviderError | None:
+        """Return the error of an answer that has one and no job; a job's own error is its result."""
+        if response.ok:
+            body = response.json()
+            if first_text(body, "task_id", "id") is not None or not first_object(body, "error"):
+                return None
+        return self.error_of(response)
+
+    def parse_query(self, response: HttpResponse, params: QueryParams, context: QueryContext) -> QueryResult:
+        """Return how the job is; `error` and `output` are null until there is one."""
+        body = response.json_object()
+        word = self.status_word(response)
+        if word is None:
+            raise UnreadableAnswer("the answer has no status", code="unreadable_answer")
+        match self.statuses.state_of(word):
+            case JobState.SUCCEEDED:
+                return QueryResult.succeeded(_sources(body, context.now), provider_status=word)
+            case JobState.FAILED:
+                code = first_text(body, "error_code", "code", "error.code", "error.type")
+                message = first_text(body, "error_message", "message", "error.message")
+                return QueryResult.failed(code, message or "the job failed", provider_status=word)
+            case JobState.CANCELED:
+                return QueryResult.canceled(provider_status=word)
+            case _:
+                return self.statuses.ongoing(word)
+
+
+def _form_text(value: JSON) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _sources(body: JSON, now: datetime) -> OcrSources:
+    """Return where the text is: inline, in segments, or behind links."""
+    output = first(body, "output")
+    if isinstance(output, str):
+        return OcrSources(markdown=output)
+    assets = tuple(_assets(output, now + LINKS_LIVE))
+    price = first(body, "price")
+    return OcrSources(
+        markdown=_inline(output),
+        markdown_url=_link(assets, _MARKDOWN_TYPES),
+        archive_url=_link(assets, _ARCHIVE_TYPES),
+        text=_string(output, "text", "content"),
+        assets=assets,
+        usage={} if price is None else {"price": price},
+    )
+
+
+def _string(output: JSON, *names: str) -> str | None:
+    """Return the first of these that is a string with text in it, else one that is blank, or None."""
+    found = [value for value in (lookup(output, name) for name in names) if isinstance(value, str)]
+    return next((value for value in found if value.strip()), found[0] if found else None)
+
+
+def _inline(output: JSON) -> str | None:
+    text = _string(output, "markdown", "md")
+    segments = lookup(output, "segments")
+    if (
+        (text and text.strip())
+        or not isinstance(segments, Sequence)
+        or isinstance(segments, str)
+        or not segments
+    ):
+        return text
+    return "\n".join(part for part in (_string(each, "content") for each in segments) if part is not None)
+
+
+def _assets(output: JSON, expires_at: datetime) -> Iterator[OcrAsset]:
+    """Yield what the provider keeps behind links."""
+    for kind, names in _LINKS.items():
+        url = first_text(output, *names)
+        if url is not None:
+            yield OcrAsset(type=kind, url=url, expires_at=expires_at)
+    files = lookup(output, "files")
+    for each in files if isinstance(files, Sequence) and not isinstance(files, str) else ():
+        url = first_text(each, "url", "file_url")
+        if url is not None:
+            kind = (first_text(each, "type", "format") or "file").lower()
+            yield OcrAsset(type=kind, url=url, expires_at=expires_at)
+
+
+def _link(assets: Sequence[OcrAsset], types: AbstractSet[str]) -> str | None:
+    return next((each.url for each in assets if each.type in types), None)
