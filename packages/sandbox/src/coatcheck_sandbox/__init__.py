@@ -1,0 +1,77 @@
+"""A provider on this machine: it speaks their wire protocols, does the work for real, injects faults."""
+
+from coatcheck_sandbox.errors import (
+    DocumentUnreadable,
+    EngineMissing,
+    FaultInvalid,
+    NotRunning,
+    RequestRefused,
+    SandboxError,
+    UnknownPage,
+)
+from coatcheck_sandbox.faults import (
+    Answer,
+    Drop,
+    FailingJob,
+    Fault,
+    HiddenJob,
+    HugeBody,
+    MalformedHttp,
+    MalformedJson,
+    NoResult,
+    Operation,
+    Redirect,
+    SlowBody,
+    Stall,
+    StatusWord,
+    TruncatedBody,
+    When,
+)
+from coatcheck_sandbox.gitee import GiteeProtocol
+from coatcheck_sandbox.jobs import Failure, Snapshot, State, Upload
+from coatcheck_sandbox.log import DocumentStatistics, LoggedRequest
+from coatcheck_sandbox.protocol import Reply, WireProtocol
+from coatcheck_sandbox.recognize import Ocr, Recognition, Recognizer, describe
+from coatcheck_sandbox.server import SandboxServer
+from coatcheck_sandbox.similarity import character_accuracy
+
+__all__ = [
+    "Answer",
+    "DocumentStatistics",
+    "DocumentUnreadable",
+    "Drop",
+    "EngineMissing",
+    "FailingJob",
+    "Failure",
+    "Fault",
+    "FaultInvalid",
+    "GiteeProtocol",
+    "HiddenJob",
+    "HugeBody",
+    "LoggedRequest",
+    "MalformedHttp",
+    "MalformedJson",
+    "NoResult",
+    "NotRunning",
+    "Ocr",
+    "Operation",
+    "Recognition",
+    "Recognizer",
+    "Redirect",
+    "Reply",
+    "RequestRefused",
+    "SandboxError",
+    "SandboxServer",
+    "SlowBody",
+    "Snapshot",
+    "Stall",
+    "State",
+    "StatusWord",
+    "TruncatedBody",
+    "UnknownPage",
+    "Upload",
+    "When",
+    "WireProtocol",
+    "character_accuracy",
+    "describe",
+]

@@ -1,0 +1,148 @@
+"""The routes by which requests come in: those of each provider, and the pages."""
+
+import json
+from datetime import timedelta
+
+from attrs import evolve
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from coatcheck_sandbox import pages
+from coatcheck_sandbox.backend import Backend, Payload
+from coatcheck_sandbox.errors import RequestRefused, UnknownPage
+from coatcheck_sandbox.faults import Answer, FailingJob, Fault, HiddenJob, NoResult, Operation, StatusWord
+from coatcheck_sandbox.jobs import Failure, Job, State, Upload
+from coatcheck_sandbox.protocol import Reply, WireProtocol
+
+
+class ProviderDoor:
+    """One provider's two routes."""
+
+    def __init__(self, protocol: WireProtocol, backend: Backend) -> None:
+        self._protocol = protocol
+        self._backend = backend
+
+    def routes(self) -> list[Route]:
+        """The routes to put into an application."""
+        prefix = self._protocol.prefix
+        return [
+            Route(prefix + self._protocol.submit_path, self.submit, methods=["POST"]),
+            Route(prefix + self._protocol.query_path, self.query, methods=["GET"]),
+        ]
+
+    async def submit(self, request: Request) -> Response:
+        """Create a job."""
+        log, entry = self._backend.log, self._backend.entry_of(request)
+        log.note(entry, operation=Operation.SUBMIT)
+        try:
+            upload = await self._protocol.read_upload(request)
+            log.note(entry, document=(upload.name, upload.digest))
+            self._protocol.authorize(request)
+        except RequestRefused as refusal:
+            return self._refuse(refusal).response()
+        fault = self._backend.pick_fault(request, Operation.SUBMIT, upload.name)
+
+        def create() -> Payload:
+            job = self._create(upload, fault)
+            log.note(entry, job_id=job.job_id)
+            snapshot = self._backend.jobs.look_at(job)
+            # A fast engine may be done by now; providers answer a submission with the queue all the same.
+            queued = evolve(snapshot, state=State.WAITING, recognition=None, failure=None)
+            return _payload(self._protocol.render_created(queued))
+
+        return await self._backend.serve(fault, create, self._error)
+
+    async def query(self, request: Request) -> Response:
+        """Ask for a job."""
+        log, entry = self._backend.log, self._backend.entry_of(request)
+        job_id = str(request.path_params["job_id"])
+        log.note(entry, operation=Operation.QUERY, job_id=job_id)
+        job = self._backend.jobs.get(job_id)
+        if job is not None:
+            log.note(entry, document=(job.name, job.digest))
+        try:
+            self._protocol.authorize(request)
+        except RequestRefused as refusal:
+            return self._refuse(refusal).response()
+        finished = job is not None and self._backend.jobs.look_at(job).state in {
+            State.SUCCEEDED,
+            State.FAILED,
+        }
+        name = None if job is None else job.name
+        fault = self._backend.pick_fault(request, Operation.QUERY, name, finished=finished)
+        return await self._backend.serve(fault, lambda: self._report(job, fault), self._error)
+
+    def _create(self, upload: Upload, fault: Fault | None) -> Job:
+        hidden, failure = timedelta(0), None
+        if isinstance(fault, HiddenJob):
+            hidden = timedelta(seconds=fault.seconds)
+        if isinstance(fault, FailingJob):
+            failure = Failure(code=fault.code, message=fault.message)
+        return self._backend.jobs.create(upload, hidden=hidden, planned_failure=failure)
+
+    def _report(self, job: Job | None, fault: Fault | None) -> Payload:
+        if job is None or self._backend.jobs.is_hidden(job):
+            return self._refuse(RequestRefused(404, "task_not_found", "no such task"))
+        snapshot = self._backend.jobs.look_at(job)
+        if isinstance(fault, StatusWord):
+            snapshot = evolve(snapshot, status_word=fault.word)
+        if isinstance(fault, NoResult):
+            snapshot = evolve(snapshot, state=State.SUCCEEDED, recognition=None, failure=None)
+        return _payload(self._protocol.render_job(snapshot))
+
+    def _refuse(self, refusal: RequestRefused) -> Payload:
+        return _payload(self._protocol.render_refusal(refusal))
+
+    def _error(self, fault: Answer) -> Payload:
+        return self._refuse(RequestRefused(fault.status, fault.code, fault.message))
+
+
+class PagesDoor:
+    """The pages that are shipped, for clients that take documents from URLs."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def routes(self) -> list[Route]:
+        """The routes to put into an application."""
+        return [
+            Route("/pages/", self.list_pages, methods=["GET"]),
+            Route("/pages/{name}", self.download, methods=["GET"]),
+        ]
+
+    async def list_pages(self, request: Request) -> Response:
+        """A JSON array of all pages: name, URL, media type, and the text on it."""
+        return JSONResponse(
+            [
+                {
+                    "name": name,
+                    "url": str(request.url_for("download", name=name)),
+                    "media_type": pages.media_type(name),
+                    "truth": pages.truth(name),
+                }
+                for name in pages.names()
+            ]
+        )
+
+    async def download(self, request: Request) -> Response:
+        """The image of a page."""
+        name = str(request.path_params["name"])
+        self._backend.log.note(self._backend.entry_of(request), operation=Operation.DOWNLOAD)
+        fault = self._backend.pick_fault(request, Operation.DOWNLOAD, name)
+        return await self._backend.serve(fault, lambda: _page(name), _plain_error)
+
+
+def _page(name: str) -> Payload:
+    try:
+        return Payload(content=pages.read(name), media_type=pages.media_type(name))
+    except UnknownPage as error:
+        return Payload(status=404, content=str(error).encode(), media_type="text/plain")
+
+
+def _plain_error(fault: Answer) -> Payload:
+    return Payload(status=fault.status, content=fault.message.encode(), media_type="text/plain")
+
+
+def _payload(reply: Reply) -> Payload:
+    return Payload(status=reply.status, content=json.dumps(reply.body, ensure_ascii=False).encode())
