@@ -1,0 +1,1 @@
+"""What coatcheck costs, measured: `./dev bench`."""

@@ -1,0 +1,143 @@
+# ruff: noqa: INP001 - a script, in a folder of pages
+"""Write the pages of the docs that are made from the code: run it after changing `coatcheck.lifecycle`.
+
+``python docs/generate.py`` writes them; a test checks that they are up to date.
+"""
+
+import ast
+import inspect
+from collections.abc import Iterable
+from pathlib import Path
+
+from coatcheck.lifecycle import ARROWS, HISTORY_LIMIT, Arrow
+from coatcheck.task import Status
+
+FOLDER = Path(__file__).parent
+SELDOM = ("attested", "settled while flagged")
+"""Events that could happen nearly anywhere, and are left out of the picture."""
+
+PAGE = """\
+# The life of a task
+
+<!-- Made from `coatcheck.lifecycle` by docs/generate.py: change it there. -->
+
+A task has one of nine statuses, and moves only along the arrows below. The table is the program: `coatcheck.lifecycle`
+holds it as data (`ARROWS`), every store computes what becomes of a task by the functions of that module, and a move
+that is not in the table raises `InvalidTransition`.
+
+{statuses}
+
+## The picture
+
+Left out are the two events that can happen nearly anywhere: {seldom}.
+
+```mermaid
+{diagram}
+```
+
+## The table
+
+An event is a class of `coatcheck.events`, with which a worker settles a claim or a person decides; those in lower case
+are steps of the store. An answer that changes no status, such as a failed query, has no arrow.
+
+{table}
+
+## What holds on every arrow
+
+- A task ends in one of {ends}.
+  Of these, a person can move it on from SUBMIT_UNKNOWN and
+  TRACKING_TIMED_OUT; late proof can move it on from SUBMIT_UNKNOWN. The other three are for ever.
+- SUBMIT_UNKNOWN is never sent again by itself.
+- Only a started submission can become SUBMIT_UNKNOWN, and a started one never goes back to the queue as if nothing had
+  been sent.
+- Once `cancel` has returned True, the task ends in nothing but CANCELED: whatever else it would have become, or if it
+  would have gone back to the queue. Its error keeps what is known.
+- A task holds the slots of its gates from the claim for submission until it leaves {active}.
+- `due_at` is never after `deadline_at`.
+- The last {limit} transitions are kept with the task, the first one always. Repetitions are counted in one entry, so
+  that a task that is put off or queried ten thousand times stays as small as it was.
+"""
+
+
+def meanings() -> dict[str, str]:
+    """Return the sentence below each member of `Status`."""
+    (cls,) = ast.parse(inspect.getsource(Status)).body
+    assert isinstance(cls, ast.ClassDef)  # noqa: S101 - it is what was asked for
+    found = {}
+    for member, text in zip(cls.body, cls.body[1:], strict=False):
+        if (
+            isinstance(member, ast.Assign)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+        ):
+            found[ast.unparse(member.targets[0])] = str(text.value.value)
+    return found
+
+
+def kind(status: Status) -> str:
+    """Return what is done with a task in a status."""
+    if status.terminal:
+        return "an end"
+    return "is queried" if status.queryable else "on its way"
+
+
+def name(status: Status | None) -> str:
+    """Return a status as the table shows it."""
+    return status.value if status else "-"
+
+
+def rows(arrows: Iterable[Arrow]) -> list[str]:
+    """Return the table's rows; arrows of one event and one condition share a row."""
+    groups: dict[tuple[str, str], list[Arrow]] = {}
+    for arrow in arrows:
+        groups.setdefault((arrow.event, arrow.text), []).append(arrow)
+    return [
+        f"| {', '.join(dict.fromkeys(name(each.source) for each in group))} | {event} "
+        f"| {', '.join(dict.fromkeys(name(each.target) for each in group))} | {text} |"
+        for (event, text), group in groups.items()
+    ]
+
+
+def edges(arrows: Iterable[Arrow]) -> list[str]:
+    """Return the picture's lines; arrows between the same two statuses share a line."""
+    labels: dict[tuple[Status | None, Status], list[str]] = {}
+    for arrow in arrows:
+        if arrow.event not in SELDOM:
+            labels.setdefault((arrow.source, arrow.target), []).append(arrow.event)
+    lines = [
+        f"    {source.value if source else '[*]'} --> {target.value} : {' / '.join(dict.fromkeys(events))}"
+        for (source, target), events in labels.items()
+    ]
+    left = {arrow.source for arrow in arrows}
+    return lines + [f"    {status.value} --> [*]" for status in Status if status not in left]
+
+
+def lifecycle_page() -> str:
+    """Return the page about the lifecycle."""
+    told = meanings()
+    return PAGE.format(
+        statuses="\n".join(
+            ["| status | | meaning |", "|---|---|---|"]
+            + [f"| {status.value} | {kind(status)} | {told[status.value]} |" for status in Status]
+        ),
+        seldom=" and ".join(f"*{event}*" for event in SELDOM),
+        diagram="\n".join(["stateDiagram-v2", *edges(ARROWS)]),
+        table="\n".join(["| from | event | to | when |", "|---|---|---|---|", *rows(ARROWS)]),
+        ends=", ".join(status.value for status in Status if status.terminal),
+        active=", ".join(status.value for status in Status if status.active),
+        limit=HISTORY_LIMIT,
+    )
+
+
+PAGES = {"lifecycle.md": lifecycle_page}
+"""What is generated: the file, and what makes its text."""
+
+
+def main() -> None:
+    """Write every page."""
+    for file, make in PAGES.items():
+        (FOLDER / file).write_text(make(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
