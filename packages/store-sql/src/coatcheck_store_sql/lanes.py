@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from coatcheck.codec import dumps, loads
@@ -38,11 +39,13 @@ class Lane(NamedTuple):
         ).hexdigest()
 
 
+@lru_cache(maxsize=4096)
 def submit_lane(route: Route) -> Lane:
     """Return the lane in which a task waits to be submitted."""
     return Lane(SUBMIT, route.handler_key, tuple(sorted(set(route.gates))))
 
 
+@lru_cache(maxsize=4096)
 def query_lane(route: Route) -> Lane:
     """Return the lane in which a task waits to be queried."""
     return Lane(QUERY, route.handler_key, () if route.query_gate is None else (route.query_gate,))

@@ -66,7 +66,8 @@ def new_columns(task: Task) -> Columns:
     Raises:
         NotPersistable: something in it cannot be stored.
     """
-    dumps(task.id, path="id")
+    if not task.id.isascii():
+        dumps(task.id, path="id")  # raises if it is no text
     columns = _columns(encode_fields(task, FIELDS))
     columns |= {
         "rev": 0,
