@@ -91,12 +91,13 @@ def test_an_async_engine_is_refused() -> None:
 
 def test_only_full_synchronous_survives_the_host() -> None:
     """What "normal" can lose, capabilities do not promise."""
-    assert Capability.SURVIVES_FAILOVER not in create("sqlite:///a.db").capabilities
-    assert Capability.SURVIVES_FAILOVER in create("sqlite:///a.db", synchronous="full").capabilities
+    assert Capability.SURVIVES_FAILOVER in create("sqlite:///a.db").capabilities
+    assert Capability.SURVIVES_FAILOVER not in create("sqlite:///a.db", synchronous="normal").capabilities
 
 
-async def test_full_synchronous_is_set(url: str) -> None:
+async def test_synchronous_is_set(url: str) -> None:
     """The setting reaches the connection that writes."""
-    async with create(url, synchronous="full") as store:
-        rows = await store._writer.do(lambda connection: connection.execute("PRAGMA synchronous"))
-    assert rows == [(2,)]
+    for setting, pragma in (("full", 2), ("normal", 1)):
+        async with create(url, synchronous=setting) as store:
+            rows = await store._writer.do(lambda connection: connection.execute("PRAGMA synchronous"))
+        assert rows == [(pragma,)]

@@ -26,10 +26,11 @@ class SqlSettings:
     """How long a call may take, waiting for other processes' locks included, before `StoreUnavailable`."""
     poll_interval: timedelta = timedelta(milliseconds=20)
     """How often `wait` looks whether another process has changed something; this process's changes wake it at once."""
-    synchronous: Literal["normal", "full"] = "normal"
-    """SQLite's. With "normal", a power loss or a crash of the host can lose the last committed steps, never the
-    database, and a crash of processes loses nothing. With "full", nothing acknowledged is lost; each step costs
-    an fsync."""
+    synchronous: Literal["normal", "full"] = "full"
+    """SQLite's. With "full", nothing acknowledged is lost, as far as the disk keeps its word; each commit costs an
+    fsync, which steps that wait together share. With "normal", a power loss or a crash of the host can lose the
+    last committed steps, never the database, and so bring a task back to before it was submitted; a crash of
+    processes loses nothing."""
     clock: Clock | None = field(default=None, repr=False)
     """What tells the time; None is the host's clock. SQLite has no server that could tell it."""
 
