@@ -60,16 +60,19 @@ def _environment() -> dict[str, str]:
 class Process:
     """One worker process, with a log."""
 
-    def __init__(self, folder: Path, orders: Orders) -> None:
+    def __init__(self, folder: Path, *orders: Orders) -> None:
+        """Start it; with several orders it becomes a process for each, and a parent that ends after them."""
+        self._count = len(orders)
         self._log = folder / f"worker-{time.monotonic_ns()}.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, json.dumps(asdict(orders))],
+                [sys.executable, __file__, json.dumps([asdict(each) for each in orders])],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 text=True,
                 env=_environment(),
+                start_new_session=True,
             )
 
     def __enter__(self) -> Self:
@@ -78,8 +81,10 @@ class Process:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill it if it runs; say what it said if something went wrong."""
-        self._process.kill()
+        """Kill it, and its children, if it runs; say what it said if something went wrong."""
+        if self.exit_code is None or self._count > 1:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self.let_go()
         if error is not None:
@@ -97,8 +102,11 @@ class Process:
 
     @property
     def works(self) -> bool:
-        """Whether it has begun to work and not ended."""
-        return self.exit_code is None and " works for " in self.log
+        """Whether it has begun to work, with all its orders; raises `ChildProcessError` if it has ended."""
+        if self.exit_code is not None:
+            message = f"the worker process has ended with exit code {self.exit_code}"
+            raise ChildProcessError(message)
+        return self.log.count(" works for ") == self._count
 
     @property
     def exit_code(self) -> int | None:
@@ -174,9 +182,26 @@ async def _work(orders: Orders) -> None:
             await app.manager.submit_many([one])
 
 
-if __name__ == "__main__":
+def _main(orders: list[Orders]) -> None:
     # a process that was stopped must find its calls as it left them, and not give them up for being late
     coatcheck.calling.GIVE_UP_GRACE_SECONDS = 600.0
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    asyncio.run(_work(Orders(**json.loads(sys.argv[1]))))
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
+    )
+    create_store(orders[0].store_url)  # forked processes have its modules, which take a second to import
+    children = []
+    for each in orders[1:]:
+        child = os.fork()
+        if not child:
+            asyncio.run(_work(each))
+            return
+        children.append(child)
+    asyncio.run(_work(orders[0]))
+    for child in children:
+        os.kill(child, signal.SIGTERM)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    sys.exit(max(codes, key=abs, default=0))
+
+
+if __name__ == "__main__":
+    _main([Orders(**each) for each in json.loads(sys.argv[1])])

@@ -76,7 +76,7 @@ class Fleet:
         victim = chance.choice(self.running)
         await until(lambda: victim.works, "work")
         goal = len(provider.requests) + chance.randrange(5, 40)
-        await until(lambda: len(provider.requests) >= goal, "more requests")
+        await until(lambda: victim.works and len(provider.requests) >= goal, "more requests")
         victim.send(signal.SIGKILL)
         self.running.remove(victim)
         self.start_one()
@@ -191,7 +191,7 @@ async def test_a_deploy_lets_calls_in_flight_finish(
     async with App(create_store(url), [handler_of(provider.url)]) as app:
         task = await app.manager.submit(document(provider.url), tracking_timeout=HOUR)
         with Process(tmp_path, Orders(store_url=url, provider_url=provider.url)) as worker:
-            await until(lambda: len(provider.log.requests(Operation.SUBMIT)) == 1)
+            await until(lambda: worker.works and len(provider.log.requests(Operation.SUBMIT)) == 1)
             worker.send(signal.SIGTERM)
             await until(lambda: "finishing what is in flight" in worker.log)
             later = await app.manager.submit(document(provider.url, "b.png"), tracking_timeout=HOUR)
@@ -218,7 +218,7 @@ async def test_a_deploy_does_not_wait_for_ever(tmp_path: Path, url: str, provide
     async with App(create_store(url), [handler_of(provider.url)]) as app:
         tasks = [await app.manager.submit(each, tracking_timeout=HOUR) for each in (asked, sent)]
         with Process(tmp_path, patient) as worker:
-            await until(lambda: len(provider.log.requests(Operation.QUERY)) == 1)
+            await until(lambda: worker.works and len(provider.log.requests(Operation.QUERY)) == 1)
             await until(lambda: provider.creating_requests("sent.png") == 1)
             worker.send(signal.SIGTERM)
             assert await asyncio.to_thread(worker.wait) == 0
@@ -236,7 +236,7 @@ async def test_a_second_signal_exits_at_once(tmp_path: Path, url: str, provider:
     async with App(create_store(url), [handler_of(provider.url)]) as app:
         task = await app.manager.submit(document(provider.url), tracking_timeout=HOUR)
         with Process(tmp_path, orders) as worker:
-            await until(lambda: len(provider.log.requests(Operation.QUERY)) == 1)
+            await until(lambda: worker.works and len(provider.log.requests(Operation.QUERY)) == 1)
             worker.send(signal.SIGTERM)
             await until(lambda: "finishing what is in flight" in worker.log)
             worker.send(signal.SIGTERM)

@@ -135,6 +135,7 @@ async def test_15_a_worker_past_its_lease_wakes_up_before_it_has_sent(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 async def test_15_a_worker_process_is_stopped_past_its_lease(tmp_path: Path, sandbox: SandboxServer) -> None:
     """Scenario 15, with SIGSTOP: what it writes when it wakes is refused, and what it has not sent stays so."""
     database = tmp_path / "tasks.db"
@@ -151,7 +152,7 @@ async def test_15_a_worker_process_is_stopped_past_its_lease(tmp_path: Path, san
                 tasks[point] = await app.manager.submit(request, tracking_timeout=HOUR, options=options)
             orders = Orders(store_url=url, provider_url=sandbox.url, handlers=stops, worker=SHORT_LEASE)
             zombie = processes.enter_context(Process(tmp_path, orders))
-            await until(lambda: all(f"{key} holds" in zombie.log for key in stops), "the stand-still")
+            await until(lambda: zombie.works and all(f"{key} holds" in zombie.log for key in stops), "a stop")
             with between_writes(database):
                 zombie.send(signal.SIGSTOP)
             async with app.worker() as other:

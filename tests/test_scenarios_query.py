@@ -111,6 +111,7 @@ async def test_14_the_tracker_restarts(store: Store, clock: ManualClock, sandbox
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 async def test_14_the_tracking_process_restarts(
     tmp_path: Path, clock: ManualClock, sandbox: SandboxServer
 ) -> None:
@@ -122,21 +123,21 @@ async def test_14_the_tracking_process_restarts(
         task = await app.manager.submit(document(sandbox.url), tracking_timeout=HOUR)
         for minutes, how in enumerate((signal.SIGTERM, signal.SIGKILL)):
             with Process(tmp_path, evolve(orders, minutes_later=minutes)) as tracker:
-                await _asks(sandbox)
+                await _asks(tracker, sandbox)
                 tracker.send(how)
                 assert await asyncio.to_thread(tracker.wait) == (0 if how is signal.SIGTERM else -how)
             assert (await now(app, task)).status.queryable
-        with Process(tmp_path, evolve(orders, minutes_later=3)):
-            await _asks(sandbox)
+        with Process(tmp_path, evolve(orders, minutes_later=3)) as tracker:
+            await _asks(tracker, sandbox)
             clock.advance(HOUR)
             done = await app.manager.wait(task.id, PATIENCE)
     _followed(done, sandbox)
 
 
-async def _asks(sandbox: SandboxServer) -> None:
-    """Wait for the next query."""
+async def _asks(tracker: Process, sandbox: SandboxServer) -> None:
+    """Wait for its next query."""
     asked = len(sandbox.log.requests(Operation.QUERY))
-    await until(lambda: len(sandbox.log.requests(Operation.QUERY)) > asked, "a query")
+    await until(lambda: tracker.works and len(sandbox.log.requests(Operation.QUERY)) > asked, "a query")
 
 
 def _followed(done: Task, sandbox: SandboxServer) -> None:

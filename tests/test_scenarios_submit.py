@@ -63,6 +63,7 @@ async def test_01_a_worker_dies_before_the_id_is_saved(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 async def test_01_a_worker_process_is_killed_before_the_id_is_saved(
     tmp_path: Path, sandbox: SandboxServer
 ) -> None:

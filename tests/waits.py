@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-PATIENCE_SECONDS = 45.0
+PATIENCE_SECONDS = 90.0
 """Long, because a test machine may be busy; what is waited for comes much sooner."""
 PATIENCE = timedelta(seconds=PATIENCE_SECONDS)
 

@@ -64,7 +64,7 @@ def describe(error: BaseException) -> str:
 
 def _provider_code(error: BaseException) -> str | None:
     code = getattr(error, "code", None)
-    return code if isinstance(code, str) else None
+    return None if code is None else str(code)
 
 
 def _clean(message: object) -> str:

@@ -19,7 +19,12 @@ def coatcheck_stores() -> Iterable[StoreDescriptor]:
             schemes=("sqlite",),
             factory="coatcheck_store_sql:create",
             settings="coatcheck_store_sql.settings:SqlSettings",
-            capabilities=(Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONAL_ADD),
+            capabilities=(
+                Capability.DURABLE,
+                Capability.SHARED,
+                Capability.SURVIVES_FAILOVER,
+                Capability.TRANSACTIONAL_ADD,
+            ),
             summary="tasks in an SQLite file, shared by the processes of one host",
         )
     ]
