@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 
 from coatcheck.errors import AmbiguousHandler, ConfigurationError, NoHandler, ParamsMismatch
@@ -12,7 +12,7 @@ from coatcheck.handler import AnyHandler, Handler, params_type_of
 __all__ = ["Registry"]
 
 
-class Registry(Mapping[str, AnyHandler]):
+class Registry:
     """An immutable collection of handlers, in the order of their keys. Refuses doubles."""
 
     def __init__(self, handlers: Iterable[AnyHandler] = ()) -> None:
@@ -41,6 +41,10 @@ class Registry(Mapping[str, AnyHandler]):
             return self._handlers[key]
         except KeyError:
             raise NoHandler(self._missing(key)) from None
+
+    def get(self, key: str) -> AnyHandler | None:
+        """Return the handler of `key`, or None."""
+        return self._handlers.get(key)
 
     def __contains__(self, key: object) -> bool:
         """Whether there is a handler of this key."""

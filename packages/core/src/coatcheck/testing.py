@@ -36,7 +36,16 @@ from coatcheck.task import (
     new_task_id,
 )
 
-__all__ = ["FaultyStore", "ManualClock", "ScriptedHandler", "make_task", "memory_app", "run_to_end"]
+__all__ = [
+    "FaultyStore",
+    "ManualClock",
+    "QueryStep",
+    "ScriptedHandler",
+    "SubmitStep",
+    "make_task",
+    "memory_app",
+    "run_to_end",
+]
 
 P = TypeVar("P")
 SubmitFunction: TypeAlias = "Callable[[Any, SubmitContext], SubmitResult | Awaitable[SubmitResult]]"
