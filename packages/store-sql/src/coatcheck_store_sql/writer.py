@@ -13,6 +13,7 @@ import random
 import sqlite3
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
@@ -102,7 +103,7 @@ class _Job(Generic[T]):
             self.future.set_result(cast("T", self.result))
 
 
-class _Thread:
+class _Thread(ABC):
     """A thread with a connection, and the queue of what it is to do."""
 
     def __init__(self, engine: Engine, dialect: Dialect, settings: SqlSettings, name: str) -> None:
@@ -217,8 +218,9 @@ class _Thread:
     _group = 1
     """How many jobs it takes at once."""
 
+    @abstractmethod
     def _work_on(self, connection: DriverConnection, batch: Sequence[_Job[Any]]) -> None:
-        raise NotImplementedError
+        """Run the jobs, and give each its result or its error."""
 
     def _drain(self) -> None:
         while True:
