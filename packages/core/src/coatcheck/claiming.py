@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from attrs import frozen
 
@@ -202,24 +202,26 @@ class Claimer:
         """Ask the admission policy for its last word; cancelled and overdue tasks pass unasked."""
         if type(self._admission).admit is AdmissionPolicy.admit:
             return taken
-        words = await asyncio.gather(*(self._ask_admission(call) for call in taken))
+        asked_at = [call.store_now() for call in taken]
+        words = await asyncio.gather(*map(self._ask_admission, taken, asked_at))
         kept = []
-        for call, word in zip(taken, words, strict=True):
+        for call, now, word in zip(taken, asked_at, words, strict=True):
             if not isinstance(word, Postpone):
                 kept.append(call)
                 continue
-            delay = max(timedelta(), word.until - call.store_now())
+            # from when it was asked: the settle comes later, so the task is never due before `until`
+            delay = max(timedelta(), word.until - now)
             self._caller.finish(call, GaveBack(delay=delay, note=f"postponed: {word.reason}"))
         return kept
 
-    async def _ask_admission(self, call: Call) -> Admission:
+    async def _ask_admission(self, call: Call, now: datetime) -> Admission:
         try:
             async with asyncio.timeout(ADMIT_TIMEOUT_SECONDS):
-                return await self._admission.admit(call.task, call.store_now())
+                return await self._admission.admit(call.task, now)
         except Exception as error:
             logger.exception("admission policy %r failed on task %s", self._admission, call.task.id)
             return Postpone(
-                until=call.store_now() + POSTPONE_AFTER_ERROR,
+                until=now + POSTPONE_AFTER_ERROR,
                 reason=f"the admission policy failed: {describe(error)}",
             )
 
