@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, in a folder of pages
-"""Write the pages of the docs that are made from the code: run it after changing `coatcheck.lifecycle`.
+"""Write the pages of the docs that are made from code: after changes of the lifecycle, or of the kit's rules.
 
 ``python docs/generate.py`` writes them; a test checks that they are up to date.
 """
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from coatcheck.lifecycle import ARROWS, HISTORY_LIMIT, Arrow
 from coatcheck.task import Status
+from coatcheck_conformance import Level, table
+from coatcheck_conformance.cli import KITS
 
 FOLDER = Path(__file__).parent
 SELDOM = ("attested", "settled while flagged")
@@ -129,7 +131,32 @@ def lifecycle_page() -> str:
     )
 
 
-PAGES = {"lifecycle.md": lifecycle_page}
+RULES_PAGE = """\
+# The rules of the conformance kit
+
+<!-- Made from the suites of coatcheck-conformance by docs/generate.py: change it there. -->
+
+What each suite of the [conformance kit](conformance.md) tries. A rule's promise is the sentence of the contract that it
+checks. `needs` names the capabilities and hooks without which a rule does not apply, and is skipped.
+
+{suites}
+"""
+
+
+def rules_page() -> str:
+    """Return the page about the rules of the conformance kit."""
+    parts = []
+    for name, kit in KITS.items():
+        suite, _ = kit.load()
+        rules = suite.rules()
+        musts = sum(each.level is Level.MUST for each in rules)
+        parts.append(
+            f"## {name.capitalize()}\n\n`{suite.__name__}`: {len(rules)} rules, {musts} of them MUST.\n\n{table(rules)}"
+        )
+    return RULES_PAGE.format(suites="\n".join(parts).rstrip())
+
+
+PAGES = {"lifecycle.md": lifecycle_page, "conformance-rules.md": rules_page}
 """What is generated: the file, and what makes its text."""
 
 

@@ -1,28 +1,12 @@
-"""The docs: their code runs, what they list is complete, and their links lead somewhere.
-
-How a page's code is run, which is what this file does as a script:
-
-- The ``python`` blocks of a page share one namespace, in order, in a process of their own, in an empty folder.
-  Warnings are errors. A block may await at its top level, as in ``python -m asyncio``.
-- The environment has `SANDBOX_URL`, where a sandbox runs that describes documents rather than reading them, and
-  `GITEE_API_KEY`, its key.
-- ``# prints: TEXT`` in a block is a promise: these lines are printed, in this order.
-- ``<!-- run-with: OLD => NEW -->`` above a block replaces text before it is run, where a reader needs a real
-  address and the test one of its own. `SANDBOX_URL` in NEW stands for its value.
-- ``<!-- no-run: REASON -->`` above a block leaves it out. Have as few as possible.
-"""
+"""The docs: their code runs, what they list is complete, and their links lead somewhere. See pages.py."""
 
 import ast
-import asyncio
-import contextlib
 import importlib
-import io
 import os
 import re
 import subprocess
 import sys
-import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +14,7 @@ from typing import Any
 import attrs
 import pytest
 
+from pages import blocks_of, run_apart, with_code
 from workspace import MEMBERS, ROOT
 
 DOCS = ROOT / "docs"
@@ -38,8 +23,6 @@ PAGES = sorted(
     for page in (*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("packages/*/README.md"))
     if page.name != "CHANGELOG.md"
 )
-PAGE_SECONDS = 50
-SANDBOX_KEY = "sandbox-key"
 STORE_RULES = [f"S{number}" for number in range(1, 21)]
 
 
@@ -48,118 +31,7 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix() if page.is_relative_to(ROOT) else page.name
 
 
-# ------------------------------------------------------------------ blocks
-
-
-@attrs.frozen(kw_only=True)
-class Block:
-    """One fenced block of code of a page."""
-
-    line: int
-    """Of the opening fence; the first line of a page is 1."""
-    code: str
-    orders: tuple[str, ...]
-    """The comments right above it, without their dashes."""
-
-    @property
-    def left_out(self) -> str | None:
-        """Why it is not run; None if it is."""
-        reasons = [order.partition(":")[2].strip() for order in self.orders if order.startswith("no-run")]
-        return reasons[0] if reasons else None
-
-    def source(self, sandbox_url: str) -> str:
-        """Return the code to run, at the lines where it stands in the page.
-
-        Raises:
-            ValueError: a replacement does not fit the block.
-        """
-        code = self.code
-        for order in self.orders:
-            if order.startswith("run-with:"):
-                old, arrow, new = order.removeprefix("run-with:").strip().partition(" => ")
-                if not arrow or old not in code:
-                    raise ValueError(f"the block at line {self.line} has nothing to replace: {order!r}")
-                code = code.replace(old, new.replace("SANDBOX_URL", sandbox_url))
-        return "\n" * self.line + code
-
-    @property
-    def promised(self) -> list[str]:
-        """The lines that it says it prints."""
-        return re.findall(r"# prints: (.*?)\s*$", self.code, re.MULTILINE)
-
-
-_BLOCK = re.compile(
-    r"(?P<orders>(?:^<!--(?:(?!-->).)*-->\n+)*)^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
-)
-
-
-def blocks_of(text: str) -> Iterator[Block]:
-    """Yield the Python blocks of a page."""
-    for found in _BLOCK.finditer(text):
-        orders = (each.strip() for each in re.findall(r"<!--(.*?)-->", found["orders"], re.DOTALL))
-        line = text.count("\n", 0, found.start("code"))
-        yield Block(line=line, code=found["code"], orders=tuple(" ".join(each.split()) for each in orders))
-
-
-# ------------------------------------------------------------------ running a page, in a process of its own
-
-
-def run_page(page: Path) -> None:
-    """Run the blocks of a page in this process.
-
-    Raises:
-        Exception: whatever a block raises; the traceback names its line in the page.
-        AssertionError: it did not print what it says.
-    """
-    module = types.ModuleType(f"page_{re.sub(r'[^a-z0-9]', '_', page.stem.lower())}")
-    sys.modules[module.__name__] = module
-    with asyncio.Runner() as runner:
-        for block in blocks_of(page.read_text("utf-8")):
-            if block.left_out is None:
-                printed = io.StringIO()
-                with contextlib.redirect_stdout(printed):
-                    _run_block(block, page, module, runner)
-                _check_printed(block, printed.getvalue())
-
-
-def _run_block(block: Block, page: Path, module: types.ModuleType, runner: asyncio.Runner) -> None:
-    code = compile(
-        block.source(os.environ["SANDBOX_URL"]),
-        str(page),
-        "exec",
-        flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
-        dont_inherit=True,
-    )
-    running: Any = eval(code, module.__dict__)
-    if running is not None:
-        runner.run(running)
-
-
-def _check_printed(block: Block, printed: str) -> None:
-    lines = iter(printed.splitlines())
-    for promised in block.promised:
-        if promised not in lines:  # takes the lines up to it
-            message = f"the block at line {block.line} does not print {promised!r}, or not then; it prints:\n{printed}"
-            raise AssertionError(message)
-
-
-def run_apart(page: Path, folder: Path, sandbox_url: str) -> subprocess.CompletedProcess[str]:
-    """Run a page in a process of its own, in an empty folder."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
-        "SANDBOX_URL": sandbox_url,
-        "GITEE_API_KEY": SANDBOX_KEY,
-    }
-    return subprocess.run(
-        [sys.executable, "-W", "error", __file__, str(page)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PAGE_SECONDS,
-        check=False,
-    )
+# ------------------------------------------------------------------ running the pages
 
 
 @pytest.fixture(scope="module")
@@ -168,13 +40,6 @@ def sandbox_url() -> Iterator[str]:
     sandbox = importlib.import_module("coatcheck_sandbox")
     with sandbox.SandboxServer(recognizer=sandbox.describe) as server:
         yield server.url
-
-
-def with_code(pages: Iterable[Path]) -> list[Path]:
-    """Return the pages that have code to run."""
-    return [
-        page for page in pages if any(each.left_out is None for each in blocks_of(page.read_text("utf-8")))
-    ]
 
 
 @pytest.mark.parametrize("page", with_code(PAGES), ids=name_of)
@@ -339,6 +204,12 @@ def fault_kinds(module: str) -> list[str]:
         ("handlers.md", methods, "coatcheck.handler:Handler"),
         ("handlers.md", fields, "coatcheck.handler:SubmitContext"),
         ("handlers.md", fields, "coatcheck_http.settings:HttpSettings"),
+        ("handlers.md", methods, "coatcheck_http.adapter:HttpAdapter"),
+        ("conformance.md", public, "coatcheck_conformance"),
+        ("write-a-store.md", fields, "coatcheck_conformance:StoreSpec"),
+        ("write-a-handler.md", fields, "coatcheck_conformance:HandlerSpec"),
+        ("write-a-handler.md", fields, "coatcheck_conformance:Script"),
+        ("write-a-handler.md", fields, "coatcheck_conformance:PluginSpec"),
         ("stores.md", members, "coatcheck.store:Capability"),
         ("stores.md", methods, "coatcheck.store:Store"),
         ("workers.md", fields, "coatcheck.retry:ExponentialRetry"),
@@ -515,7 +386,3 @@ def test_every_distribution_is_on_the_map() -> None:
     """The map tells what to install for what."""
     known = mentioned(text_of("index.md"))
     assert [member.name for member in MEMBERS if member.name not in known] == []
-
-
-if __name__ == "__main__":
-    run_page(Path(sys.argv[1]))

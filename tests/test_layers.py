@@ -155,7 +155,8 @@ def test_packages_use_only_public_names_of_each_other() -> None:
     wrong: list[tuple[Path, int, str]] = []
     for member in MEMBERS:
         for file in sorted([*member.folder.rglob("src/**/*.py"), *member.folder.rglob("tests/**/*.py")]):
-            wrong += private_uses(file, member.package)
+            if "mutants" not in file.parts:  # which break what they reach into
+                wrong += private_uses(file, member.package)
     for folder in ("tests", "benchmarks", "examples"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             wrong += private_uses(file, None)

@@ -101,3 +101,120 @@ def test_wheel_works_alone(member: Member, wheels: dict[str, Path], tmp_path: Pa
     constraints = tmp_path / "constraints.txt"
     constraints.write_text("".join(f"{name} @ {wheel.as_uri()}\n" for name, wheel in wheels.items()))
     look(install(tmp_path / "alone", "--constraints", constraints, wheels[member.name]), member)
+
+
+# ------------------------------------------------------------------ the conformance kit, as its users install it
+
+TRIED = {
+    "memory": ["store", "memory://", "--clock", "clock"],
+    "sqlite": [
+        "store",
+        "sqlite:///{folder}/jobs.db",
+        "--clock",
+        "clock",
+        "--require",
+        "durable",
+        "--require",
+        "shared",
+    ],
+    "retry": ["retry", "coatcheck:ExponentialRetry"],
+    "admission": ["admission", "coatcheck:StandardAdmission"],
+    "ocr-gitee": ["handler", "test_conformance:gitee_spec"],
+    **{
+        f"plugin-{member.name}": ["plugin", member.name]
+        for member in MEMBERS
+        if any(group == "coatcheck" for group, _, _ in member.entry_points)
+    },
+}
+"""What this repository brings, and how its conformance is asked for."""
+
+
+def test_every_plugin_is_tried() -> None:
+    """A member with an entry point in the group `coatcheck` is a plugin package."""
+    assert {"plugin-coatcheck-store-sql", "plugin-coatcheck-handler-ocr"} <= TRIED.keys()
+
+
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("name", TRIED)
+def test_what_is_installed_conforms(name: str, together: Path, tmp_path: Path) -> None:
+    """Every store, handler, policy and plugin of this repository conforms, each from its installed wheel."""
+    report = tmp_path / "report.json"
+    done = subprocess.run(
+        [together.parent / "coatcheck-conformance", *TRIED[name], "--report", report],
+        cwd=ROOT / "packages" / "handler-ocr" / "tests",  # where the script of its provider is
+        env={"PATH": str(together.parent)},
+        capture_output=True,
+        text=True,
+        timeout=900,  # of which it needs a tenth on a quiet machine
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(report.read_text("utf-8"))
+    assert told["verdict"] == "conformant"
+    assert told["counts"]["passed"] > 10
+    assert "not installed" not in told["versions"].values()
+
+
+MEASURED = """
+import json, subprocess, sys
+subprocess.run([sys.executable, "-m", "pytest", "-q", "--cov=tiny", "--cov-branch", "--cov-report=json"], check=True)
+print(json.dumps(json.load(open("coverage.json"))["totals"]))
+"""
+
+
+def test_coverage_of_a_users_package_is_right_with_the_kit_installed(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    """What the kit's pytest plugin imported before coverage began would look as if it were never run."""
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "__init__.py").write_text(
+        "from coatcheck import Status\n\n\ndef even(n):\n    return n % 2 == 0\n"
+    )
+    (tmp_path / "test_tiny.py").write_text(
+        "from tiny import even\n\n\ndef test_even():\n    assert even(2)\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    measured = {}
+    core = wheels["coatcheck"]
+    for name, more in {"without": [], "with": [wheels["coatcheck-conformance"]]}.items():
+        python = install(tmp_path / name, "pytest-cov", core, *more)
+        done = subprocess.run(
+            [python, "-c", MEASURED], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+        )
+        measured[name] = json.loads(done.stdout.splitlines()[-1])
+    assert measured["with"] == measured["without"]
+    assert measured["with"]["percent_covered"] == 100
+
+
+# ------------------------------------------------------------------ what others write
+
+EXAMPLES = sorted(file.parent for file in ROOT.glob("examples/*/pyproject.toml"))
+
+
+def test_there_are_examples() -> None:
+    """A store and a handler, written from the docs alone."""
+    assert [folder.name.partition("-")[0] for folder in EXAMPLES] == ["handler", "store"]
+
+
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
+def test_an_example_conforms(folder: Path, wheels: dict[str, Path], tmp_path: Path) -> None:
+    """Installed beside the wheels, with plain pytest, an example's own tests pass, and its reports are good."""
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("".join(f"{name} @ {wheel.as_uri()}\n" for name, wheel in wheels.items()))
+    place = tmp_path / "place"
+    python = install(place, "--constraints", constraints, folder, wheels["coatcheck-conformance"])
+    reports = tmp_path / "reports"
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--conformance-report", reports],
+        cwd=folder,
+        env={"PATH": str(python.parent)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdicts = [json.loads(each.read_text("utf-8"))["verdict"] for each in reports.iterdir()]
+    assert verdicts
+    assert set(verdicts) == {"conformant"}

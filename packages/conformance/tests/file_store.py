@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -103,3 +104,45 @@ class FileStore(LockedStore):
                 self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
+
+
+class NotifyingFileStore(FileStore):
+    """The same, and it notices at once what another process has written."""
+
+    watch_seconds = 0.005
+
+    def __init__(self, path: str, *, clock: Clock | None = None) -> None:
+        super().__init__(path, clock=clock)
+        self._watcher: asyncio.Task[None] | None = None
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Nobody has to poll it: the watcher does."""
+        return super().capabilities | {Capability.NOTIFIES}
+
+    async def open(self) -> None:
+        """Connect, and watch the file."""
+        await super().open()
+        self._watcher = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Stop watching, and disconnect."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
+            await asyncio.wait([watcher])
+        await super().close()
+
+    async def _watch(self) -> None:
+        """Have the waiting calls look again whenever anybody has written."""
+        connection = self._connect()
+        try:
+            seen = None
+            while True:
+                (version,) = connection.execute("PRAGMA data_version").fetchone()
+                if version != seen:
+                    seen = version
+                    self._look_again()
+                await asyncio.sleep(self.watch_seconds)
+        finally:
+            connection.close()

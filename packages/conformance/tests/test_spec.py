@@ -17,6 +17,19 @@ def test_a_spec_makes_the_store_that_it_names() -> None:
     assert store._clock is clock
 
 
+def test_a_url_is_no_factory() -> None:
+    """The message says where it belongs, without its password."""
+    with pytest.raises(ConfigurationError, match="'coatcheck:create_store', url='redis://") as caught:
+        StoreSpec("redis://user:hunter2@host").create()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_report_names_the_home_of_a_store_that_somebody_else_makes() -> None:
+    """Through `create_store`, too, so that the report has the version of what was tried."""
+    spec = StoreSpec("coatcheck:create_store", url="memory://")
+    assert spec.identity().modules == ["coatcheck", "coatcheck.memory"]
+
+
 def test_a_clock_is_passed_only_where_one_is_taken() -> None:
     """A store with a clock of its own never sees the kit's."""
     store = StoreSpec("coatcheck.memory:MemoryStore").create(ManualClock())
@@ -36,6 +49,7 @@ def test_a_spec_offers_capabilities_and_hooks() -> None:
     assert StoreSpec("coatcheck.memory:MemoryStore", clock="clock").offers() == {
         Capability.NOTIFIES,
         Hook.CLOCK,
+        Hook.OWN_CLOCK,
     }
 
 

@@ -5,13 +5,14 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from attrs import frozen
 
-from coatcheck import App, QueryResult, Rate, Status, SubmitOptions, Task, gates
+from coatcheck import App, Postpone, QueryResult, Rate, StandardAdmission, Status, SubmitOptions, Task, gates
 from coatcheck.faulty import FaultyStore
+from coatcheck.gates import Admission
 from coatcheck.memory import MemoryStore
 from coatcheck.store import STALE_GRACE, Refused, Started, Store
 from coatcheck.task import CancelOutcome, ErrorCode
@@ -109,6 +110,31 @@ async def test_a_lease_lost_before_start_sends_nothing(store: Meddling, clock: M
         (done,) = await run_to_end(app, clock)
     assert done.status is Status.SUCCEEDED
     assert len(handler.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    "word",
+    [None, False, "later", Postpone(until=datetime(2030, 1, 2), reason="naive")],  # noqa: DTZ001 - on purpose
+    ids=str,
+)
+async def test_a_word_of_admission_that_means_nothing_postpones_the_task(
+    store: Meddling, caplog: pytest.LogCaptureFixture, word: object
+) -> None:
+    """Neither admit nor postpone, or until no one knows when: nothing is sent, and no lease is lost."""
+
+    class Odd(StandardAdmission):
+        async def admit(self, task: Task, now: datetime) -> Admission:
+            return word  # type: ignore[return-value] # on purpose
+
+    handler = scan()
+    async with App(store, [handler], admission=Odd()) as app:
+        task = await submit(app)
+        assert await app.worker().run_once() == 1
+        after = await now(app, task)
+    assert after.status is Status.PENDING_SUBMIT
+    assert after.schedule.due_at > task.schedule.due_at
+    assert not handler.submitted
+    assert "failed on task" in caplog.text
 
 
 async def test_an_aged_rate_grant_is_given_back_and_claims_shrink(

@@ -109,6 +109,14 @@ def test_errors_end_only_if_told() -> None:
     assert policy.next_error_delay(seen(consecutive_errors=3), ValueError()) is None
 
 
+@pytest.mark.parametrize("meant", ["7", 7, None])
+def test_another_meaning_of_retry_after_is_no_hint(meant: object) -> None:
+    """Errors of SDKs have an attribute of that name, too, in units of their own: it counts for nothing."""
+    error = ConnectionError()
+    error.retry_after = meant  # type: ignore[attr-defined] # as SDKs do
+    assert steady().next_error_delay(seen(consecutive_errors=1), error) == SECOND
+
+
 def test_a_seed_repeats() -> None:
     """Two policies of one seed make the same delays."""
     one, two = ExponentialRetry(seed=7), ExponentialRetry(seed=7)

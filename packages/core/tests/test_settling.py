@@ -200,6 +200,23 @@ async def test_a_broken_retry_policy_is_replaced_by_the_default(
     assert "the default takes its place" in caplog.text
 
 
+@pytest.mark.parametrize("answer", [None, 7, "soon"])
+async def test_a_retry_policy_that_answers_nonsense_is_replaced_by_the_default(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture, answer: object
+) -> None:
+    """What is no timedelta never reaches the store; None gives up only after an error."""
+    policy = ExponentialRetry()
+    asked = type("Odd", (ExponentialRetry,), {"next_query_delay": lambda *_: answer})()
+    async with App(MemoryStore(clock=clock), [scan(QueryResult.running())], retry=asked) as app:
+        task = await submit(app)
+        await app.worker().run_once()
+        (going,) = await app.manager.find()
+        assert going.status is Status.SUBMITTED
+        assert clock.now() < going.schedule.due_at <= clock.now() + policy.maximum
+        assert going.id == task.id
+    assert "which is no timedelta" in caplog.text
+
+
 @pytest.mark.parametrize("result", [QueryResult.unlisted("odd"), QueryResult.incomplete(), RuntimeError("x")])
 async def test_a_policy_that_gives_up_ends_the_task(
     clock: ManualClock, result: QueryResult | RuntimeError

@@ -322,7 +322,8 @@ class Caller:
             if route.account_id is not None:
                 names.insert(0, gates.account(route.provider_key, route.account_id))
             name = next((each for each in names if each in route.gates), None)
-        hint = error.retry_after if error.retry_after and error.retry_after > timedelta() else None
+        asked = error.retry_after
+        hint = asked if isinstance(asked, timedelta) and asked > timedelta() else None
         duration = hint or getattr(event, "delay", None)
         if name is None or not duration:
             return ()

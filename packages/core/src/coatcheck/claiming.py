@@ -14,7 +14,7 @@ from coatcheck.calling import Caller
 from coatcheck.calls import Call, Purpose
 from coatcheck.errors import ConfigurationError, SubmitDeferred
 from coatcheck.events import CancelSeen, GaveBack, GaveUp, Overdue, Rejected
-from coatcheck.gates import Admission, AdmissionPolicy, Postpone
+from coatcheck.gates import Admission, AdmissionPolicy, Admit, Postpone
 from coatcheck.handler import Capability
 from coatcheck.settling import Settler
 from coatcheck.store import Claims, Refusal, Refused, Store
@@ -217,7 +217,7 @@ class Claimer:
     async def _ask_admission(self, call: Call, now: datetime) -> Admission:
         try:
             async with asyncio.timeout(ADMIT_TIMEOUT_SECONDS):
-                return await self._admission.admit(call.task, now)
+                return _checked(await self._admission.admit(call.task, now))
         except Exception as error:
             logger.exception("admission policy %r failed on task %s", self._admission, call.task.id)
             return Postpone(
@@ -282,3 +282,14 @@ class Claimer:
             self._caller.finish(call, CancelSeen())
         else:
             self._caller.cancel(call, here=True)
+
+
+def _checked(word: object) -> Admission:
+    """Return a policy's word if it is one that the worker can act on."""
+    if not isinstance(word, (Admit, Postpone)):
+        message = f"it answered {word!r}, which is neither Admit nor Postpone"
+        raise TypeError(message)
+    if isinstance(word, Postpone) and word.until.tzinfo is None:
+        message = f"until must be an aware datetime, not {word.until!r}; add tzinfo=UTC"
+        raise ValueError(message)
+    return word

@@ -98,8 +98,11 @@ class ExponentialRetry(RetryPolicy):
             return None
         return self._delay(errors, getattr(error, "retry_after", None))
 
-    def _delay(self, nth: int, hint: timedelta | None) -> timedelta:
-        """Return the `nth` delay, counted from 1, never below the hint and the floor."""
+    def _delay(self, nth: int, hint: object) -> timedelta:
+        """Return the `nth` delay, counted from 1, never below the floor, nor the hint if it is a duration.
+
+        Errors of SDKs have a `retry_after`, too, in units of their own.
+        """
         maximum, initial = self.maximum / timedelta(seconds=1), self.initial / timedelta(seconds=1)
         steps, enough = max(nth, 1) - 1, math.inf
         if self.factor > 1:
@@ -107,7 +110,7 @@ class ExponentialRetry(RetryPolicy):
         own = initial * self.factor**steps if steps < enough else maximum
         spread = self.jitter * self._random.random()
         seconds = own * (1 - spread)
-        if hint is not None and hint > timedelta():
+        if isinstance(hint, timedelta) and hint > timedelta():
             asked = min(hint, self.ceiling) / timedelta(seconds=1)
             if asked > seconds:
                 seconds = asked + min(asked, own) * spread

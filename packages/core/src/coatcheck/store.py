@@ -356,7 +356,7 @@ class Store(ABC):
         rate: Rate | None = None,
         only_if_new: bool = False,
     ) -> None:
-        """Set a gate's limits, leaving its pause; with `only_if_new`, only if it is not defined (S11)."""
+        """Set a gate's limits, leaving its pause; with `only_if_new`, only if nobody has set any (S11)."""
 
     @abstractmethod
     async def pause_gate(

@@ -102,7 +102,7 @@ class Judge:
 
     def _delay_or(self, ask: str, task: Task, argument: object) -> timedelta | None:
         try:
-            return cast("timedelta | None", getattr(self._policy(), ask)(task, argument))
+            return _delay(ask, getattr(self._policy(), ask)(task, argument))
         except Exception:
             logger.exception("retry policy %r failed; the default takes its place", self._policy())
             return cast("timedelta | None", getattr(_FALLBACK, ask)(task, argument))
@@ -264,6 +264,14 @@ class Judge:
         if delay is None:
             return GaveUp(error=error)
         return QueryErred(delay=delay, error=error, provider_status=_word(answer.provider_status))
+
+
+def _delay(ask: str, answer: object) -> timedelta | None:
+    """Return what a policy answered if it is a delay; None gives up, but only after an error."""
+    if isinstance(answer, timedelta) or (answer is None and ask == "next_error_delay"):
+        return answer
+    message = f"{ask} returned {answer!r}, which is no timedelta"
+    raise TypeError(message)
 
 
 def left_unknown(why: str) -> LeftUnknown:

@@ -14,7 +14,7 @@ from coatcheck.task import Rank, Status, millis
 from coatcheck_conformance.drafts import make_draft, make_drafts
 from coatcheck_conformance.rules import Kind, Suite
 from coatcheck_conformance.store.spec import Hook
-from coatcheck_conformance.store.time import SHORT
+from coatcheck_conformance.store.time import LONG, SHORT
 from coatcheck_conformance.store.trial import Trial, store_rule
 
 __all__ = ["Adding"]
@@ -52,9 +52,18 @@ class Adding(Suite):
     async def test_durations_are_rounded_up_to_whole_milliseconds(self, trial: Trial) -> None:
         """Stores persist whole milliseconds, rounded up where a limit depends on it."""
         odd = timedelta(seconds=3, microseconds=1)
-        (task,) = await trial.add(make_draft(delay=odd))
-        assert task.schedule.scheduled_at - task.schedule.created_at == timedelta(milliseconds=millis(odd))
-        assert (await trial.get(task)).schedule == task.schedule
+        rounded = timedelta(milliseconds=millis(odd))
+        instant = await trial.time.now() + LONG
+        delayed, brief, timed = await trial.add(
+            make_draft(delay=odd),
+            make_draft(timeout=odd),
+            make_draft(not_before=instant - _MILLISECOND + timedelta(microseconds=1)),
+        )
+        assert delayed.schedule.scheduled_at - delayed.schedule.created_at == rounded
+        assert brief.schedule.deadline_at - brief.schedule.created_at == rounded
+        assert timed.schedule.scheduled_at == instant
+        for task in (delayed, brief, timed):
+            assert (await trial.get(task)).schedule == task.schedule
 
     @store_rule("STORE-ADD-4")
     async def test_not_before_is_an_instant_of_the_stores_clock(self, trial: Trial) -> None:
@@ -226,11 +235,11 @@ class Adding(Suite):
     @store_rule("STORE-ADD-20")
     async def test_thousands_are_added_in_one_step(self, trial: Trial) -> None:
         """Every method that changes anything is one atomic step, batched: callers pass sequences of thousands."""
-        drafts = make_drafts(3000)
+        drafts = [*make_drafts(2999), make_draft(dedup_key="k")]
         added = await trial.add(*drafts)
         assert [each.id for each in added] == [draft.id for draft in drafts]
-        with pytest.raises(DuplicateTask):
-            await trial.store.add([*make_drafts(999), make_draft(id=drafts[0].id, params={"other": True})])
+        with pytest.raises(DedupConflict):
+            await trial.store.add([*make_drafts(999), make_draft(dedup_key="k", params={"other": True})])
         assert len(await trial.claim()) == len(drafts)
 
     @store_rule("STORE-ADD-21")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from coatcheck.errors import TaskNotFound
-from coatcheck.events import Abandon, Proof, Resubmit
-from coatcheck.task import CancelOutcome, Status, Task, new_task_id
+from coatcheck.events import Abandon, Proof, Resent, Resubmit
+from coatcheck.task import CancelOutcome, ErrorCode, Status, Task, TaskError, new_task_id
 from coatcheck_conformance.drafts import make_draft
 from coatcheck_conformance.rules import Suite
 from coatcheck_conformance.store.outcomes import accepted, failed, succeeded, unknown
@@ -70,7 +72,7 @@ class Attesting(Suite):
 
     @store_rule("STORE-ATTEST-5")
     async def test_a_cancelled_task_keeps_the_id(self, trial: Trial) -> None:
-        """On CANCELED it is kept for the remote cancel."""
+        """On CANCELED it is kept for the remote cancel, and so is a result."""
         (task,) = await trial.started()
         await trial.store.request_cancellation(task.id)
         await trial.settle(task, unknown())
@@ -80,6 +82,11 @@ class Attesting(Suite):
         after = await trial.store.attest(task.id, task.token, told)
         assert after.outcome.remote_cancel is CancelOutcome.CONFIRMED
         assert after == await trial.get(task)
+        (task,) = await trial.started()
+        await trial.store.request_cancellation(task.id)
+        await trial.settle(task, unknown())
+        after = await trial.store.attest(task.id, task.token, Proof(event=succeeded([1, 2])))
+        assert (after.status, after.result) == (Status.CANCELED, [1, 2])
 
     @store_rule("STORE-ATTEST-6")
     async def test_after_a_resubmission_it_is_noted(self, trial: Trial) -> None:
@@ -115,11 +122,11 @@ class Attesting(Suite):
     async def test_a_flag_is_merged(self, trial: Trial) -> None:
         """A task whose cancel() returned True never ends in anything but CANCELED: also by late proof."""
         tracked, done = [(await trial.started())[0] for _ in range(2)]
-        for task in (tracked, done):
-            await trial.store.request_cancellation(task.id)
+        await trial.store.request_cancellation(tracked.id)
         after = await trial.store.attest(tracked.id, tracked.token, Proof(event=accepted(delay=LONG)))
         assert after.status is Status.SUBMITTED
         assert [task.id for task in await trial.claim_stale()] == [tracked.id]
+        await trial.store.request_cancellation(done.id)
         after = await trial.store.attest(done.id, done.token, Proof(event=succeeded("late")))
         assert (after.status, after.result) == (Status.CANCELED, "late")
 
@@ -137,3 +144,15 @@ class Attesting(Suite):
         """Raises `TaskNotFound` if there is no such task."""
         with pytest.raises(TaskNotFound):
             await trial.store.attest(new_task_id(), 1, _proof())
+
+    @store_rule("STORE-ATTEST-12")
+    async def test_what_is_proven_is_not_sent_again(self, trial: Trial) -> None:
+        """Accepted also while the same key waits to be sent again: a paid job's id is never thrown away."""
+        (task,) = await trial.started()
+        error = TaskError(code=ErrorCode.SUBMIT_UNKNOWN, message="the answer was lost")
+        again = await trial.settle(task, Resent(delay=timedelta(), error=error))
+        assert again.status is Status.PENDING_SUBMIT
+        after = await trial.store.attest(task.id, task.token, _proof())
+        assert (after.status, after.external_task_id) == (Status.SUBMITTED, "remote-1")
+        assert await trial.claim() == []
+        assert [each.id for each in await trial.claim_queries()] == [task.id]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from coatcheck.events import GaveBack
 from coatcheck.gates import Rate
 from coatcheck_conformance.drafts import make_draft, make_drafts
 from coatcheck_conformance.rules import Suite
-from coatcheck_conformance.store.outcomes import (
-    succeeded,
-)
+from coatcheck_conformance.store.outcomes import succeeded
 from coatcheck_conformance.store.time import LONG, SHORT
 from coatcheck_conformance.store.trial import Trial, store_rule
 
@@ -62,7 +62,8 @@ class Blocking(Suite):
         """A gate that closes in the middle of a batch stops its own tasks only."""
         await trial.store.set_gate("a", concurrency=2)
         await trial.store.set_gate("b", concurrency=3)
-        drafts = [make_draft(gates=["a" if n % 2 else "b"], priority=n) for n in range(20, 0, -1)]
+        priorities = [1 + n * 7 % 20 for n in range(20)]
+        drafts = [make_draft(gates=["a" if n % 2 else "b"], priority=n) for n in priorities]
         await trial.add(*drafts, *make_drafts(4))
         claimed = await trial.claim()
         assert [task.schedule.priority for task in claimed if task.route.gates == ("a",)] == [19, 17]
@@ -75,7 +76,7 @@ class Blocking(Suite):
         sets: list[list[str]] = [["a"], ["a", "b"], ["b", "c"], ["a", "b", "c"], ["c"], ["d"], []]
         for name, limit in (("a", 1), ("b", 2), ("c", 1)):
             await trial.store.set_gate(name, concurrency=limit)
-        await trial.add(*(make_draft(gates=sets[n % 7], priority=n % 3) for n in range(84)))
+        await trial.add(*(make_draft(gates=sets[n % 7], priority=n * 5 % 84) for n in range(84)))
         done = 0
         for _ in range(84):
             tasks = await trial.claim(5)
@@ -131,5 +132,5 @@ class Blocking(Suite):
         (free,) = await trial.add(make_draft(gates=["g"]))
         for task in canceled:
             await trial.store.request_cancellation(task.id)
-        await trial.time.reach(overdue[-1].schedule.deadline_at)
+        await trial.time.reach(overdue[-1].schedule.deadline_at + timedelta(milliseconds=1))
         assert [task.id for task in await trial.claim()] == [free.id]

@@ -8,9 +8,7 @@ from coatcheck.events import GaveBack
 from coatcheck.gates import Gate, Rate
 from coatcheck_conformance.drafts import make_draft, make_drafts
 from coatcheck_conformance.rules import Suite
-from coatcheck_conformance.store.outcomes import (
-    succeeded,
-)
+from coatcheck_conformance.store.outcomes import succeeded
 from coatcheck_conformance.store.time import LONG, SHORT
 from coatcheck_conformance.store.trial import Trial, store_rule
 
@@ -52,7 +50,8 @@ class Defining(Suite):
 
     @store_rule("STORE-GATE-4")
     async def test_only_if_new_leaves_what_is_there(self, trial: Trial) -> None:
-        """With `only_if_new`, limits are set only if the gate is not defined: a starting worker undoes nothing."""
+        """With `only_if_new`, limits are set if there are none: a starting worker undoes nothing. A pause is none."""
+        await trial.store.pause_gate("g", reason="429")
         await trial.store.set_gate("g", concurrency=1, only_if_new=True)
         await trial.store.set_gate("g", concurrency=5, only_if_new=True)
         assert (await trial.usage("g")).gate.concurrency == 1
@@ -138,7 +137,7 @@ class Pausing(Suite):
 
     @store_rule("STORE-PAUSE-2")
     async def test_a_pause_may_end_by_itself(self, trial: Trial) -> None:
-        """A paused gate has optionally until when; it opens then."""
+        """A paused gate has optionally until when; it opens then, and is not shown as paused any more."""
         await trial.add(make_draft(gates=["g"]))
         await trial.store.pause_gate("g", reason="429", duration=SHORT)
         pause = (await trial.usage("g")).gate.pause
@@ -146,6 +145,7 @@ class Pausing(Suite):
         assert pause.until == pause.since + SHORT
         assert await trial.claim() == [] or await trial.time.now() >= pause.until
         await trial.time.reach(pause.until)
+        assert (await trial.usage("g")).gate.pause is None
         assert len(await trial.claim()) == 1
 
     @store_rule("STORE-PAUSE-3")
@@ -184,10 +184,10 @@ class Pausing(Suite):
 
     @store_rule("STORE-PAUSE-6")
     async def test_a_pause_that_has_ended_lengthens_nothing(self, trial: Trial) -> None:
-        """A pause in force that lasts longer stands; one that has ended is not in force."""
-        await trial.store.pause_gate("g", reason="long ago", duration=SHORT / 8)
-        await trial.time.pass_(SHORT / 4)
-        await trial.store.pause_gate("g", reason="now", duration=LONG)
+        """A pause in force that lasts longer stands; one that has ended is not in force, however long it was."""
+        await trial.store.pause_gate("g", reason="long ago", duration=2 * SHORT)
+        await trial.time.pass_(2 * SHORT)
+        await trial.store.pause_gate("g", reason="now", duration=SHORT)
         pause = (await trial.usage("g")).gate.pause
         assert pause is not None
         assert pause.reason == "now"
@@ -195,8 +195,11 @@ class Pausing(Suite):
     @store_rule("STORE-PAUSE-7")
     async def test_limits_and_pause_are_apart(self, trial: Trial) -> None:
         """`set_gate` leaves the pause, and pausing and resuming leave the limits."""
-        await trial.store.set_gate("g", concurrency=2)
+        rate = Rate(7)
+        await trial.store.set_gate("g", concurrency=2, rate=rate)
         await trial.store.pause_gate("g", reason="maintenance")
+        gate = (await trial.usage("g")).gate
+        assert (gate.concurrency, gate.rate) == (2, rate)
         await trial.store.set_gate("g", concurrency=1)
         await trial.add(*make_drafts(3, gates=["g"]))
         assert await trial.claim() == []
@@ -209,7 +212,7 @@ class Pausing(Suite):
         await trial.store.resume_gate("unknown")
         await trial.store.set_gate("g", concurrency=1)
         await trial.store.resume_gate("g")
-        assert (await trial.usage("g")).gate == Gate(name="g", concurrency=1)
+        assert [usage.gate for usage in await trial.store.gates()] == [Gate(name="g", concurrency=1)]
 
     @store_rule("STORE-PAUSE-9")
     async def test_a_pause_takes_nothing_back(self, trial: Trial) -> None:

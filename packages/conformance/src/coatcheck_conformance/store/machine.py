@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import ClassVar
 
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -69,6 +70,9 @@ _choices = st.tuples(
 _limits = st.sampled_from([1, 2, 3, None])
 _jobs = st.integers(0, 2)
 _picks = st.integers(0, 30)
+_submitted_as = st.sampled_from([0, 0, 0, 0, 1, 3, 7])
+_queried_as = st.sampled_from([1, 2, 2, 2, 5, 10])
+"""Kinds of events, see `_Machine.event`: most often accepted, and still going."""
 
 
 class _Machine(RuleBasedStateMachine):
@@ -139,12 +143,18 @@ class _Machine(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ applications
 
-    @initialize(limits=st.tuples(_limits, _limits, _limits))
-    def begin(self, limits: tuple[int | None, ...]) -> None:
-        """Begin with a few tasks and gates, so that there is something to do."""
+    @initialize(
+        limits=st.tuples(_limits, _limits, _limits),
+        turns=st.lists(st.tuples(_submitted_as, _queried_as), min_size=3, max_size=3),
+    )
+    def begin(self, limits: tuple[int | None, ...], turns: Sequence[tuple[int, int]]) -> None:
+        """Begin with a few gates, and a few tasks on their way, so that there is something to do."""
         for gate, limit in enumerate(limits):
             self.operate(gate, "limit", limit, None)
         self.add([(0, 0, 0, 4, 0, 0, 0), (1, 1, 0, 0, 0, 0, 0), (0, 2, 1, 1, 0, 0, 0), (0, 3, 0, 4, 0, 0, 0)])
+        for submitted_as, queried_as in turns:
+            self.submit(1, submitted_as, 0)
+            self.poll(queried_as, 0)
 
     @rule(choices=st.lists(_choices, min_size=1, max_size=4))
     def add(self, choices: list[tuple[int, ...]]) -> None:
@@ -172,13 +182,13 @@ class _Machine(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ workers
 
-    @rule(count=st.integers(1, 3), kind=st.sampled_from([0, 0, 0, 0, 1, 3, 7]), job=_jobs)
+    @rule(count=st.integers(1, 3), kind=_submitted_as, job=_jobs)
     def submit(self, count: int, kind: int, job: int) -> None:
         """Do what a worker does: claim, start and settle submissions, most often as accepted."""
         self.claim(count=count, handlers=3, short=False)
         self.finish(kind, job)
 
-    @rule(kind=st.sampled_from([1, 2, 2, 2, 5, 10]), job=_jobs)
+    @rule(kind=_queried_as, job=_jobs)
     def poll(self, kind: int, job: int) -> None:
         """Do what a worker does: claim, start and settle queries, most often as still going."""
         self.query(short=False)
@@ -352,11 +362,12 @@ def _decision(task: Task) -> Event:
 
 
 def compare_with_model(
-    spec: StoreSpec, *, examples: int, steps: int, derandomize: bool, shrink: bool
+    spec: StoreSpec, *, examples: int, steps: int, derandomize: bool, seed: int = 0, shrink: bool
 ) -> None:
     """Try `examples` sequences of at most `steps` steps; raise `AssertionError` with one that differs.
 
-    With `shrink` it is made short first, which takes minutes.
+    With `derandomize` they are the same every time, those of `seed`. With `shrink` the one that differs is made
+    short first, which takes minutes.
     """
     phases = {*Phase} if shrink else {Phase.generate}
     clock = ManualClock()
@@ -366,14 +377,16 @@ def compare_with_model(
         runner.run(store.open())
         subject = Subject(runner, store, clock, timed=spec.clock is not None)
         try:
+            machine = type("Machine", (_Machine,), {"subject": subject})
             run_state_machine_as_test(
-                type("Machine", (_Machine,), {"subject": subject}),
+                seeded(seed)(machine) if derandomize and seed else machine,
                 settings=settings(
                     max_examples=examples,
                     stateful_step_count=steps,
-                    derandomize=derandomize,
+                    derandomize=derandomize and not seed,
                     database=None,
                     deadline=None,
+                    report_multiple_bugs=False,
                     phases=phases,
                     suppress_health_check=list(HealthCheck),
                 ),

@@ -6,18 +6,8 @@ from coatcheck.events import CancelSeen, GaveBack
 from coatcheck.task import CancelOutcome, ErrorCode, Status
 from coatcheck_conformance.drafts import make_draft, make_drafts
 from coatcheck_conformance.rules import Suite
-from coatcheck_conformance.store.outcomes import (
-    accepted,
-    cancel_done,
-    deferred,
-    failed,
-    gave_up,
-    going,
-    rejected,
-    succeeded,
-    unknown,
-)
-from coatcheck_conformance.store.time import LONG
+from coatcheck_conformance.store import outcomes
+from coatcheck_conformance.store.time import LONG, SHORT
 from coatcheck_conformance.store.trial import Trial, store_rule
 
 __all__ = ["Merging"]
@@ -29,7 +19,13 @@ class Merging(Suite):
     @store_rule("STORE-MERGE-1")
     async def test_a_flagged_submission_ends_in_nothing_but_cancelled(self, trial: Trial) -> None:
         """Of a task flagged since its claim, what would become terminal or PENDING_SUBMIT becomes CANCELED."""
-        for event in (succeeded(), failed(), rejected(), unknown(), deferred()):
+        for event in (
+            outcomes.succeeded(),
+            outcomes.failed(),
+            outcomes.rejected(),
+            outcomes.unknown(),
+            outcomes.deferred(),
+        ):
             (task,) = await trial.started()
             assert await trial.store.request_cancellation(task.id)
             after = await trial.settle(task, event)
@@ -41,7 +37,12 @@ class Merging(Suite):
     @store_rule("STORE-MERGE-2")
     async def test_a_flagged_query_ends_in_nothing_but_cancelled(self, trial: Trial) -> None:
         """Of a task flagged for cancellation since its claim, what would become terminal becomes CANCELED."""
-        for event in (succeeded(), failed(), gave_up(), cancel_done(CancelOutcome.REFUSED)):
+        for event in (
+            outcomes.succeeded(),
+            outcomes.failed(),
+            outcomes.gave_up(),
+            outcomes.cancel_done(CancelOutcome.REFUSED),
+        ):
             (task,) = await trial.querying()
             assert await trial.store.request_cancellation(task.id)
             assert (await trial.settle(task, event)).status is Status.CANCELED, type(event).__name__
@@ -61,12 +62,12 @@ class Merging(Suite):
         done, lost, broken = await trial.started(*make_drafts(3))
         for task in (done, lost, broken):
             assert await trial.store.request_cancellation(task.id)
-        after = await trial.settle(done, succeeded({"pages": 3}))
+        after = await trial.settle(done, outcomes.succeeded({"pages": 3}))
         assert after.result == {"pages": 3}
-        after = await trial.settle(lost, unknown())
+        after = await trial.settle(lost, outcomes.unknown())
         assert after.error is not None
         assert "submit outcome unknown" in after.error.message
-        after = await trial.settle(broken, failed("page 7 is blank"))
+        after = await trial.settle(broken, outcomes.failed("page 7 is blank"))
         assert after.error is not None
         assert "page 7 is blank" in after.error.message
 
@@ -75,7 +76,7 @@ class Merging(Suite):
         """What would stay queryable is due at once, and needs a decision."""
         (submitting,) = await trial.started()
         (querying,) = await trial.querying()
-        for task, event in ((submitting, accepted(delay=LONG)), (querying, going(LONG))):
+        for task, event in ((submitting, outcomes.accepted(delay=LONG)), (querying, outcomes.going(LONG))):
             assert await trial.store.request_cancellation(task.id)
             after = await trial.settle(task, event)
             assert after.status.queryable
@@ -89,7 +90,8 @@ class Merging(Suite):
         (task,) = await trial.started()
         assert await trial.store.request_cancellation(task.id)
         flagged = await trial.get(task)
-        after = await trial.settle(task, accepted())
+        await trial.time.pass_(SHORT / 8)
+        after = await trial.settle(task, outcomes.accepted())
         assert after.cancellation_requested_at == flagged.cancellation_requested_at is not None
 
     @store_rule("STORE-MERGE-7")
@@ -98,7 +100,7 @@ class Merging(Suite):
         (task,) = await trial.querying()
         assert task.external_task_id is not None
         assert await trial.store.nudge(task.route.handler_key, task.external_task_id) == 1
-        after = await trial.settle(task, going(LONG))
+        after = await trial.settle(task, outcomes.going(LONG))
         assert after.schedule.due_at <= await trial.time.now()
         (again,) = await trial.claim_queries()
-        assert (await trial.settle(again, going(LONG))).schedule.due_at > await trial.time.now()
+        assert (await trial.settle(again, outcomes.going(LONG))).schedule.due_at > await trial.time.now()

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from attrs import evolve
 
 from coatcheck.events import Adopt, Proof
-from coatcheck.store import NUDGE_MEMORY, Filter
+from coatcheck.store import MAX_NUDGES, NUDGE_MEMORY, Filter
 from coatcheck.task import Status
 from coatcheck_conformance.drafts import HANDLER, OTHER, make_draft, make_drafts
 from coatcheck_conformance.rules import Suite
-from coatcheck_conformance.store.outcomes import accepted, going, params_of
+from coatcheck_conformance.store.outcomes import accepted, cancel_done, going, params_of, succeeded
 from coatcheck_conformance.store.spec import Hook
-from coatcheck_conformance.store.time import LONG
+from coatcheck_conformance.store.time import LONG, SHORT
 from coatcheck_conformance.store.trial import Trial, store_rule
 
 __all__ = ["Nudges"]
+
+_AT_ONCE = 250
 
 
 class Nudges(Suite):
@@ -24,11 +27,14 @@ class Nudges(Suite):
 
     @store_rule("STORE-NUDGE-1")
     async def test_a_nudged_task_is_due_now(self, trial: Trial) -> None:
-        """`nudge(handler_key, external_task_id)`: every such task is due now (a callback arrived)."""
+        """`nudge(handler_key, external_task_id)`: such a task is due now (a callback arrived); nothing else changes."""
         (task,) = await trial.started()
-        await trial.settle(task, accepted("remote-1", delay=LONG))
+        task = await trial.settle(task, accepted("remote-1", delay=LONG))
         assert await trial.claim_queries() == []
         assert await trial.store.nudge(HANDLER, "remote-1") == 1
+        after = await trial.get(task)
+        assert after.schedule.due_at <= await trial.time.now()
+        assert after == evolve(task, schedule=evolve(task.schedule, due_at=after.schedule.due_at))
         assert [each.id for each in await trial.claim_queries()] == [task.id]
 
     @store_rule("STORE-NUDGE-2")
@@ -36,6 +42,7 @@ class Nudges(Suite):
         """Or flagged if it is leased: nothing else of it changes."""
         (task,) = await trial.querying()
         assert task.external_task_id is not None
+        await trial.time.pass_(SHORT / 8)
         assert await trial.store.nudge(HANDLER, task.external_task_id) == 1
         assert await trial.get(task) == evolve(task, nudged=True)
 
@@ -51,12 +58,17 @@ class Nudges(Suite):
     @store_rule("STORE-NUDGE-4")
     async def test_ids_belong_to_handlers(self, trial: Trial) -> None:
         """`nudge(handler_key, external_task_id)`: the same id at another handler's provider is another job."""
-        one, two = await trial.started(make_draft(handler=HANDLER), make_draft(handler=OTHER))
-        await trial.settle(one, accepted("remote-1", delay=LONG))
-        assert await trial.store.nudge(OTHER, "remote-1") == 0
-        await trial.settle(two, accepted("remote-1", delay=LONG))
+        one, two, three = await trial.started(
+            make_draft(handler=HANDLER), make_draft(handler=OTHER), make_draft(handler=OTHER)
+        )
+        for task in (one, two):
+            await trial.settle(task, accepted("remote-1", delay=LONG))
+        assert await trial.store.nudge(OTHER, "remote-1") == 1
         claimed = await trial.claim_queries(handlers=[HANDLER, OTHER])
         assert [task.id for task in claimed] == [two.id]
+        assert await trial.store.nudge(HANDLER, "remote-3") == 0
+        after = await trial.settle(three, accepted("remote-3", delay=LONG))
+        assert after.schedule.due_at > await trial.time.now()
 
     @store_rule("STORE-NUDGE-5")
     async def test_every_task_of_the_id_is_nudged(self, trial: Trial) -> None:
@@ -86,7 +98,8 @@ class Nudges(Suite):
         """A callback makes one query due; the next turn is again when the handler says."""
         (task,) = await trial.started()
         await trial.store.nudge(HANDLER, "remote-1")
-        await trial.settle(task, accepted("remote-1", delay=LONG))
+        await trial.settle(task, accepted("remote-1", delay=SHORT / 8))
+        await trial.time.pass_(SHORT / 8)
         (task,) = await trial.claim_queries()
         after = await trial.settle(task, going(LONG))
         assert after.schedule.due_at > await trial.time.now()
@@ -104,14 +117,15 @@ class Nudges(Suite):
 
     @store_rule("STORE-NUDGE-9")
     async def test_an_ended_task_is_not_nudged(self, trial: Trial) -> None:
-        """A callback for a task that has ended changes nothing."""
-        task = await trial.ended(Status.SUCCEEDED, make_draft())
-        (tracked,) = await trial.querying()
-        assert tracked.external_task_id is not None
-        after = await trial.settle(tracked, going(LONG))
-        canceled = await trial.ended(Status.CANCELED)
-        await trial.store.nudge(HANDLER, "remote-of-nobody")
-        assert [await trial.get(each) for each in (task, after, canceled)] == [task, after, canceled]
+        """Every such task is due now, and is counted: one that has ended is none of them, and stays as it is."""
+        done, flagged = await trial.querying(*make_drafts(2))
+        assert await trial.store.request_cancellation(flagged.id)
+        done = await trial.settle(done, succeeded())
+        canceled = await trial.settle(flagged, cancel_done())
+        for task in (done, canceled):
+            assert task.external_task_id is not None
+            assert await trial.store.nudge(HANDLER, task.external_task_id) == 0
+            assert await trial.get(task) == task
 
     @store_rule("STORE-NUDGE-10")
     async def test_an_id_that_was_replaced_is_found_by_the_new_one(self, trial: Trial) -> None:
@@ -126,3 +140,17 @@ class Nudges(Suite):
         assert await trial.store.nudge(HANDLER, "remote-1") == 0
         assert await trial.store.nudge(HANDLER, "remote-2") == 1
         assert [each.id for each in await trial.claim_queries()] == [task.id]
+
+    @store_rule("STORE-NUDGE-11")
+    async def test_unknown_ids_are_remembered_in_bounded_number(self, trial: Trial) -> None:
+        """Unknown ids are remembered for a few minutes, in bounded number: the oldest go first."""
+        oldest, latest = await trial.started(*make_drafts(2))
+        await trial.store.nudge(HANDLER, "remote-0")
+        await trial.time.pass_(SHORT / 8)
+        for first in range(1, MAX_NUDGES + 1, _AT_ONCE):
+            numbers = range(first, min(first + _AT_ONCE, MAX_NUDGES + 1))
+            await asyncio.gather(*(trial.store.nudge(HANDLER, f"remote-{number}") for number in numbers))
+        after = await trial.settle(oldest, accepted("remote-0", delay=LONG))
+        assert after.schedule.due_at > await trial.time.now()
+        after = await trial.settle(latest, accepted(f"remote-{MAX_NUDGES}", delay=LONG))
+        assert after.schedule.due_at <= await trial.time.now()

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
 import pytest
 
 from coatcheck.gates import Rate
-from coatcheck.store import Capability
-from coatcheck.task import Status
+from coatcheck.lifecycle import Settlement
+from coatcheck.store import Capability, Filter
+from coatcheck.task import Status, Task
 from coatcheck_conformance.drafts import make_draft, make_drafts
 from coatcheck_conformance.rules import Suite
-from coatcheck_conformance.store.outcomes import succeeded
-from coatcheck_conformance.store.spec import StoreSpec
+from coatcheck_conformance.store.outcomes import accepted, succeeded
+from coatcheck_conformance.store.processes import CRASHED, crash, crew
+from coatcheck_conformance.store.skew import client_clock_off
+from coatcheck_conformance.store.spec import Hook, StoreSpec
 from coatcheck_conformance.store.time import LONG
-from coatcheck_conformance.store.trial import Trial, spec_rule, store_rule
+from coatcheck_conformance.store.trial import Trial, lease_of, opening_rule, store_rule
 
 __all__ = ["Clocks", "Opening"]
+
+_OFF = timedelta(minutes=10)
+_SPAN = timedelta(minutes=5)
+"""Longer than a rule takes, shorter than a clock is off."""
 
 
 class Clocks(Suite):
@@ -44,31 +51,72 @@ class Clocks(Suite):
     @store_rule("STORE-CLOCK-3")
     async def test_every_time_in_a_task_is_the_stores(self, trial: Trial) -> None:
         """All time stamps are of the store's clock, never the caller's: aware, and in whole milliseconds."""
-        (task,) = await trial.started(make_draft(delay=timedelta()))
-        after = await trial.settle(task, succeeded())
+        before = await trial.time.now()
+        (task,) = await trial.start(*await trial.querying())
+        assert await trial.store.request_cancellation(task.id)
+        ended = await trial.settle(task, succeeded())
+        after = await trial.time.now()
         stamps = [
-            after.schedule.created_at, after.schedule.deadline_at, after.outcome.finished_at,
-            after.progress.accepted_at, *(entry.at for entry in after.history),
+            *_stamps(ended), *_stamps(task),
+            ended.progress.queried_at, ended.outcome.finished_at, ended.cancellation_requested_at,
         ]  # fmt: skip
-        now = await trial.time.now()
         for stamp in stamps:
             assert stamp is not None
             assert stamp.utcoffset() == timedelta()
             assert stamp.microsecond % 1000 == 0
-            assert stamp <= now + timedelta(hours=1)
+            assert before <= stamp <= after
+
+    @store_rule("STORE-CLOCK-4", requires=(Hook.OWN_CLOCK,))
+    async def test_a_client_clock_that_is_off_changes_nothing(self, trial: Trial) -> None:
+        """All time comparisons use the store's clock, never the caller's: one ten minutes off changes nothing."""
+        await trial.store.set_gate("rated", rate=Rate(1, _SPAN))
+        await trial.store.pause_gate("paused", reason="429", duration=_SPAN)
+        (held,) = await trial.started(lease=_SPAN)
+        await trial.claimed(make_draft(gates=["rated"]))
+        await trial.tracked(delay=_SPAN)
+        await trial.add(
+            make_draft(delay=_SPAN), make_draft(timeout=2 * _SPAN, delay=_SPAN),
+            make_draft(gates=["rated"]), make_draft(gates=["paused"]),
+        )  # fmt: skip
+        begun = await trial.time.now()
+        for off in (_OFF, -_OFF):
+            with client_clock_off(off):
+                assert begun <= await trial.time.now() < begun + _SPAN
+                assert [await trial.claim(), await trial.claim_queries(), await trial.claim_stale()] == [
+                    []
+                ] * 3
+                (task,) = await trial.started(lease=_SPAN)
+                (held,) = await trial.start(held, lease=_SPAN)
+                after = await trial.settle(task, succeeded())
+                assert await trial.store.purge(begun) == 0
+            assert all(begun <= stamp < begun + _SPAN for stamp in (*_stamps(task), *_stamps(after)))
+            assert lease_of(held).until < begun + 2 * _SPAN
+
+
+def _stamps(task: Task) -> list[datetime]:
+    """Return when what has been done to a task was done."""
+    found = [
+        task.schedule.created_at, task.schedule.scheduled_at, task.progress.accepted_at,
+        *(entry.at for entry in task.history),
+    ]  # fmt: skip
+    if task.attempt is not None:
+        found += [task.attempt.started_at, task.attempt.first_started_at]
+    if task.lease is not None:
+        found += [task.lease.started_at]
+    return [stamp for stamp in found if stamp is not None]
 
 
 class Opening(Suite):
     """S15, S16: what a store declares, and its life as an async context manager."""
 
-    @spec_rule("STORE-OPEN-1")
+    @opening_rule("STORE-OPEN-1")
     def test_capabilities_are_known_without_opening(self, store_spec: StoreSpec) -> None:
         """`capabilities`: what a store cannot promise it says here. Known without I/O."""
         store = store_spec.create()
         assert isinstance(store.capabilities, frozenset)
         assert all(isinstance(each, Capability) for each in store.capabilities)
 
-    @spec_rule("STORE-OPEN-2")
+    @opening_rule("STORE-OPEN-2")
     def test_the_url_is_free_of_secrets(self, store_spec: StoreSpec) -> None:
         """`url`: where it is, for people: free of secrets."""
         store = store_spec.create()
@@ -86,7 +134,7 @@ class Opening(Suite):
             await trial.store.open()
         assert await trial.get(task) == task
 
-    @spec_rule("STORE-OPEN-4")
+    @opening_rule("STORE-OPEN-4")
     def test_closing_twice_is_fine_and_a_closed_store_opens_again(self, store_spec: StoreSpec) -> None:
         """Closing twice is fine; the same object can be opened again, also by another event loop."""
         store = store_spec.create()
@@ -113,6 +161,7 @@ class Opening(Suite):
         await trial.store.set_gate("g", concurrency=2, rate=Rate(2, LONG))
         await trial.store.pause_gate("p", reason="maintenance", who="ada")
         (leased,) = await trial.started(make_draft(gates=["g"], dedup_key="k"))
+        (early,) = await trial.started()
         (pending,) = await trial.add(make_draft(gates=["p"]))
         ended = await trial.ended(Status.SUCCEEDED, make_draft(gates=["g"]))
         await trial.store.request_cancellation(leased.id)
@@ -129,6 +178,9 @@ class Opening(Suite):
         (again,) = await store.add([make_draft(dedup_key="k")])
         assert again.task == leased
         assert not (await store.claim_submissions("w", ["kit:one"], 10, LONG)).tasks
+        (after,) = await store.settle([Settlement(task=early, event=accepted("remote-1", delay=LONG))])
+        assert isinstance(after, Task)
+        assert after.schedule.due_at <= await store.now()
 
     @store_rule("STORE-DURABLE-2", requires=(Capability.DURABLE,))
     async def test_the_work_goes_on_after_reopening(self, trial: Trial) -> None:
@@ -136,8 +188,25 @@ class Opening(Suite):
         await trial.store.set_gate("g", concurrency=1)
         (task,) = await trial.started(make_draft(gates=["g"]))
         await trial.add(*make_drafts(2, gates=["g"]))
+        assert await trial.claim() == []
         await trial.store.close()
         reopened = Trial(trial.spec, await trial.another(), trial.time, trial.stack)
         assert await reopened.claim() == []
         await reopened.settle(task, succeeded())
         assert len(await reopened.claim()) == 1
+
+    @store_rule("STORE-DURABLE-3", requires=(Capability.DURABLE,))
+    async def test_what_was_acknowledged_survives_a_crash(self, trial: Trial) -> None:
+        """`durable`: an acknowledged step survives a crash of every process that uses the store."""
+        await trial.store.close()
+        async with crew(trial.spec.portable(), crash, 1) as processes:
+            processes.go()
+            assert await processes.exit_codes() == [CRASHED]
+        store = await trial.another()
+        tasks = await store.find(Filter())
+        statuses = [task.status for task in tasks]
+        assert sorted(statuses) == sorted(
+            [Status.PENDING_SUBMIT, Status.PENDING_SUBMIT, Status.SUBMITTING, Status.SUCCEEDED]
+        )
+        assert {task.identity.dedup_key for task in tasks} == {f"key-{n}" for n in range(4)}
+        assert [usage.gate.concurrency for usage in await store.gates()] == [3]

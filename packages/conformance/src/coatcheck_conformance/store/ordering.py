@@ -103,8 +103,8 @@ class Ordering(Suite):
         drafts = [make_draft(priority=n * 7 % 20, gates=["g"]) for n in range(60)]
         tasks = await trial.add(*drafts)
         claimed: list[str] = []
-        for _ in range(60):
-            claimed += [task.id for task in await trial.claim(3)]
+        for _ in range(10):
+            claimed += [task.id for task in await trial.claim(7)]
         by_rank = sorted(
             tasks, key=lambda task: (-task.schedule.priority, task.schedule.scheduled_at, task.id)
         )
@@ -146,6 +146,7 @@ class Ordering(Suite):
         tasks = await trial.claimed(*make_drafts(3))
         for task in reversed(tasks):
             await trial.settle(task, GaveBack())
+            await trial.time.pass_(timedelta(milliseconds=5))
         assert [task.id for task in await trial.claim()] == [task.id for task in tasks]
 
     @store_rule("STORE-ORDER-12")

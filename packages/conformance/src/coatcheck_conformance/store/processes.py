@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -22,10 +24,23 @@ from coatcheck_conformance.store.outcomes import succeeded
 from coatcheck_conformance.store.spec import StoreSpec
 from coatcheck_conformance.store.time import LONG, SHORT, soon
 
-__all__ = ["HOLD", "Crew", "Turn", "add_same_keys", "crew", "hold_two", "sleep_until_woken", "take_turns"]
+__all__ = [
+    "CRASHED",
+    "HOLD",
+    "Crew",
+    "Turn",
+    "add_same_keys",
+    "crash",
+    "crew",
+    "hold_two",
+    "sleep_until_woken",
+    "take_turns",
+]
 
 HOLD = 5 * SHORT
 """For how long `hold_two` claims."""
+CRASHED = 70
+"""The exit code of a process that did `crash`."""
 
 Work: TypeAlias = Callable[[Store, int], Awaitable[object]]
 """What a process does; a function at the top of a module."""
@@ -44,9 +59,9 @@ def _live(pipe: Connection, spec: StoreSpec, work: Work, number: int) -> None:
 
     try:
         pipe.send((True, asyncio.run(run())))
-    except BaseException as error:
-        pipe.send((False, repr(error)))
-        raise
+    except Exception as error:  # noqa: BLE001 - told to the rule, which fails with it
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        pipe.send((False, f"{error!r} in {last.name}: {last.line}"))
 
 
 @frozen
@@ -66,6 +81,12 @@ class Crew:
         for done, answer in answers:
             assert done, f"a process failed: {answer}"
         return [answer for _, answer in answers]
+
+    async def exit_codes(self) -> list[int | None]:
+        """Return with what each one ended, once all have."""
+        for process, _ in self.members:
+            await soon(asyncio.to_thread(process.join))
+        return [process.exitcode for process, _ in self.members]
 
     def kill(self) -> None:
         """Kill them all, as the kernel would (SIGKILL)."""
@@ -150,3 +171,14 @@ async def add_same_keys(store: Store, number: int) -> list[tuple[str, bool]]:
 async def sleep_until_woken(store: Store, _number: int) -> bool:
     """Wait for work."""
     return await store.wait([HANDLER], LONG)
+
+
+async def crash(store: Store, number: int) -> None:
+    """Add four tasks with dedup keys, claim two of them, start one, end it, set a gate, and crash."""
+    drafts = [make_draft(dedup_key=f"key-{n}") for n in range(4)]
+    assert len(await store.add(drafts)) == len(drafts)
+    batch = await store.claim_submissions(f"process-{number}", [HANDLER], 2, LONG)
+    await store.start(batch.tasks[:1], LONG)
+    await store.settle([Settlement(task=batch.tasks[0], event=succeeded())])
+    await store.set_gate("g", concurrency=3)
+    os._exit(CRASHED)  # nothing is closed, flushed or cleaned up

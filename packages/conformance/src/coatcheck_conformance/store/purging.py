@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
+from coatcheck.errors import InvalidParams
 from coatcheck.events import Resubmit
 from coatcheck.store import Filter
 from coatcheck.task import Status
 from coatcheck_conformance.drafts import make_draft, make_drafts
 from coatcheck_conformance.rules import Suite
-from coatcheck_conformance.store.outcomes import succeeded
+from coatcheck_conformance.store.outcomes import failed, succeeded
 from coatcheck_conformance.store.time import LONG, SHORT
 from coatcheck_conformance.store.trial import Trial, store_rule
 
@@ -28,6 +30,8 @@ class Purging(Suite):
         middle = await trial.time.pass_(SHORT / 10)
         await trial.time.pass_(SHORT / 10)
         late = await trial.ended(Status.SUCCEEDED)
+        assert early.outcome.finished_at is not None
+        assert await trial.store.purge(early.outcome.finished_at) == 0
         assert await trial.store.purge(middle) == 1
         assert await trial.store.get(early.id) is None
         assert await trial.get(late) == late
@@ -74,7 +78,9 @@ class Purging(Suite):
     @store_rule("STORE-PURGE-5")
     async def test_batches_are_bounded(self, trial: Trial) -> None:
         """Bounded batches: at most `limit` tasks, and how many is returned."""
-        for task in await trial.add(*make_drafts(25)):
+        for task in await trial.started(*make_drafts(10)):
+            await trial.settle(task, failed())
+        for task in await trial.add(*make_drafts(15)):
             await trial.store.request_cancellation(task.id)
         finished_before = await trial.time.now() + _LATER
         counts = [await trial.store.purge(finished_before, limit=10) for _ in range(4)]
@@ -99,3 +105,14 @@ class Purging(Suite):
         everything = [status for status in Status if status.terminal]
         assert await trial.store.purge(await trial.time.now() + _LATER, statuses=everything) == 0
         assert [task.id for task in await trial.claim()] == [doubtful.id]
+
+    @store_rule("STORE-PURGE-8")
+    async def test_naming_a_live_status_purges_nothing(self, trial: Trial) -> None:
+        """Never a live task: `statuses` are terminal ones, and naming another deletes nothing."""
+        (pending,) = await trial.add(make_draft(delay=LONG / 2))
+        (tracked,) = await trial.tracked(delay=LONG / 2)
+        finished_before = await trial.time.now() + _LATER
+        for task in (pending, tracked):
+            with suppress(InvalidParams):
+                assert await trial.store.purge(finished_before, statuses=[task.status]) == 0
+            assert await trial.get(task) == task

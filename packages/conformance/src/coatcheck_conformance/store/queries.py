@@ -153,7 +153,25 @@ class Queries(Suite):
     async def test_an_answered_query_is_asked_again_when_it_said(self, trial: Trial) -> None:
         """SUBMITTED or RUNNING, a query says still going: due again after its delay."""
         (task,) = await trial.querying()
+        before = await trial.time.pass_(SHORT / 4)
         after = await trial.settle(task, going(SHORT))
         assert (after.status, after.progress.query_count) == (Status.RUNNING, 1)
+        assert before + SHORT <= after.schedule.due_at <= await trial.time.now() + SHORT
         await trial.time.reach(after.schedule.due_at)
         assert [each.id for each in await trial.claim_queries()] == [task.id]
+
+    @store_rule("STORE-QUERY-14")
+    async def test_an_overdue_task_is_not_queried(self, trial: Trial) -> None:
+        """A task past its deadline never reaches the provider; it needs a decision rather than a turn."""
+        late, other = await trial.tracked(make_draft(timeout=SHORT), make_draft())
+        await trial.time.reach(late.schedule.deadline_at)
+        assert [task.id for task in await trial.claim_queries()] == [other.id]
+        assert [task.id for task in await trial.claim_stale()] == [late.id]
+
+    @store_rule("STORE-QUERY-15")
+    async def test_a_flagged_task_is_not_queried(self, trial: Trial) -> None:
+        """SUBMITTED/RUNNING flagged for cancellation needs a decision rather than a turn."""
+        flagged, other = await trial.tracked(*make_drafts(2))
+        assert await trial.store.request_cancellation(flagged.id)
+        assert [task.id for task in await trial.claim_queries()] == [other.id]
+        assert [task.id for task in await trial.claim_stale()] == [flagged.id]

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from random import Random
 
 from coatcheck.events import Proof
 from coatcheck.gates import Rate
@@ -25,23 +26,34 @@ _WORKERS = 8
 _Turn = Callable[[Task], Awaitable[None]]
 
 
-async def _work(store: Store, number: int, left: Counter[str], turn: _Turn) -> None:
+async def _dawdle(chance: Random) -> None:
+    """Let the others go first, once or a few times."""
+    for _ in range(chance.randint(1, 3)):
+        await asyncio.sleep(0)
+
+
+async def _work(store: Store, name: str, left: Counter[str], turn: _Turn) -> None:
     """Claim a few at a time and take a turn with each, until nothing is left for anybody."""
+    chance = Random(name)  # noqa: S311 - no secrets here
     while left.total() > 0:
-        batch = await store.claim_submissions(f"worker-{number}", [HANDLER], 1 + number % 4, LONG)
+        batch = await store.claim_submissions(name, [HANDLER], chance.randint(1, 4), LONG)
         for task in batch.tasks:
             left.subtract([task.id])
             assert left[task.id] == 0, f"task {task.id} was claimed twice"
             await turn(task)
-        await asyncio.sleep(0)
+        await _dawdle(chance)
 
 
-async def _all_at_once(trial: Trial, tasks: list[Task], turn: _Turn, *others: Awaitable[None]) -> None:
+async def _all_at_once(
+    trial: Trial, seed: int, tasks: list[Task], turn: _Turn, *others: Awaitable[None]
+) -> None:
     """Let several workers take turns until all the tasks have had theirs; `others` run beside them."""
     left = Counter(task.id for task in tasks)
     async with asyncio.TaskGroup() as group:
         beside = [group.create_task(_awaited(other)) for other in others]
-        workers = [group.create_task(_work(trial.store, n, left, turn)) for n in range(_WORKERS)]
+        workers = [
+            group.create_task(_work(trial.store, f"worker-{seed}-{n}", left, turn)) for n in range(_WORKERS)
+        ]
         await asyncio.gather(*workers)
         for each in beside:
             each.cancel()
@@ -62,7 +74,7 @@ class Racing(Suite):
         async def turn(task: Task) -> None:
             assert lease_of(task).token == task.token == 1
 
-        await _all_at_once(trial, tasks, turn)
+        await _all_at_once(trial, self.seed, tasks, turn)
 
     @store_rule("STORE-RACE-2", kind=Kind.STOCHASTIC)
     async def test_slots_are_never_exceeded_at_any_instant(self, trial: Trial) -> None:
@@ -89,7 +101,7 @@ class Racing(Suite):
                     assert usage.used <= limits[usage.gate.name]
                 await asyncio.sleep(0.001)
 
-        await _all_at_once(trial, tasks, turn, watch())
+        await _all_at_once(trial, self.seed, tasks, turn, watch())
         assert [usage.used for usage in await trial.store.gates()] == [0, 0, 0]
 
     @store_rule("STORE-RACE-3", kind=Kind.STOCHASTIC)
@@ -109,7 +121,7 @@ class Racing(Suite):
                 await trial.time.pass_(timedelta(milliseconds=7))
                 await asyncio.sleep(0)
 
-        await _all_at_once(trial, tasks, turn, go_on())
+        await _all_at_once(trial, self.seed, tasks, turn, go_on())
         for name, rate in rates.items():
             require_rate(grants_of([task for task in claimed if name in task.route.gates]), rate)
 
@@ -121,8 +133,11 @@ class Racing(Suite):
         sets = [["a"], ["a", "b"], ["b"], []]
         tasks = await trial.add(*(make_draft(gates=sets[n % 4], priority=n % 3) for n in range(120)))
 
+        chance = Random(self.seed)  # noqa: S311 - no secrets here
+
         async def turn(task: Task) -> None:
             (started,) = await trial.start(task)
+            await _dawdle(chance)
             await trial.settle(started, succeeded())
 
         async def change() -> None:
@@ -135,7 +150,7 @@ class Racing(Suite):
                 await trial.store.set_gate("b", concurrency=1 + n % 3)
                 await asyncio.sleep(0)
 
-        await _all_at_once(trial, tasks, turn, change())
+        await _all_at_once(trial, self.seed, tasks, turn, change())
         await trial.store.set_gate("b", concurrency=1)
         assert (await trial.used("a"), await trial.used("b")) == (0, 0)
         done = await trial.store.get_many([task.id for task in tasks])
@@ -149,14 +164,18 @@ class Racing(Suite):
         seen: Counter[str] = Counter()
 
         async def add(part: int) -> None:
+            chance = Random(f"{self.seed}-{part}")  # noqa: S311 - no secrets here
             for draft in drafts[part::4]:
                 await trial.store.add([draft])
+                await _dawdle(chance)
 
         async def claim(number: int) -> None:
+            name = f"worker-{self.seed}-{number}"
+            chance = Random(name)  # noqa: S311 - no secrets here
             while seen.total() < len(drafts):
-                batch = await trial.store.claim_submissions(f"worker-{number}", [HANDLER], 5, LONG)
+                batch = await trial.store.claim_submissions(name, [HANDLER], chance.randint(1, 5), LONG)
                 seen.update(task.id for task in batch.tasks)
-                await asyncio.sleep(0)
+                await _dawdle(chance)
 
         async with asyncio.TaskGroup() as group:
             for n in range(4):
@@ -181,3 +200,23 @@ class Racing(Suite):
         for n, task in enumerate(rescued):
             after = await trial.get(task)
             assert (after.status, after.external_task_id) == (Status.SUBMITTED, f"remote-{n}")
+
+    @store_rule("STORE-RACE-7", kind=Kind.STOCHASTIC)
+    async def test_queries_and_decisions_never_overlap(self, trial: Trial) -> None:
+        """Every claim is one atomic step: no two give the same task, be it for a query or for a decision."""
+        tasks = await trial.tracked(*make_drafts(80))
+        for task in tasks[::2]:
+            assert await trial.store.request_cancellation(task.id)
+        seen: Counter[str] = Counter()
+
+        async def claim(number: int) -> None:
+            name = f"worker-{self.seed}-{number}"
+            chance = Random(name)  # noqa: S311 - no secrets here
+            while seen.total() < len(tasks):
+                step = chance.choice([trial.store.claim_queries, trial.store.claim_stale])
+                batch = await step(name, [HANDLER], chance.randint(1, 4), LONG)
+                seen.update(task.id for task in batch.tasks)
+                await _dawdle(chance)
+
+        await asyncio.gather(*(claim(n) for n in range(_WORKERS)))
+        assert seen == Counter(task.id for task in tasks)

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from coatcheck.errors import InvalidTransition, TaskNotFound, VersionConflict
-from coatcheck.events import Abandon, Adopt, Extend, Resolution, Resubmit
-from coatcheck.task import ErrorCode, Status, Task, new_task_id
+from coatcheck.events import Abandon, Adopt, Extend, Overdue, Resent, Resolution, Resubmit
+from coatcheck.task import ErrorCode, Status, Task, TaskError, new_task_id
 from coatcheck_conformance.drafts import make_draft
 from coatcheck_conformance.rules import Kind, Suite
 from coatcheck_conformance.store.outcomes import params_of, unknown
@@ -145,6 +145,22 @@ class Resolving(Suite):
         assert not await trial.renew(task)
         assert not await trial.renew(rescued)
         assert await trial.get(task) == after
+
+    @store_rule("STORE-RESOLVE-11")
+    async def test_what_may_have_been_sent_is_not_sent_again_by_extending(self, trial: Trial) -> None:
+        """Extend (with query params, or never started): more time sends nothing whose outcome is unknown again."""
+        (task,) = await trial.started(brief())
+        error = TaskError(code=ErrorCode.SUBMIT_UNKNOWN, message="the answer was lost")
+        await trial.settle(task, Resent(delay=LONG, error=error))
+        await trial.time.reach(task.schedule.deadline_at)
+        (stale,) = await trial.claim_stale()
+        late = await trial.settle(stale, Overdue())
+        assert late.status is Status.TRACKING_TIMED_OUT
+        with pytest.raises(InvalidTransition):
+            await trial.store.resolve(late.id, late.version, Extend(tracking_timeout=LONG))
+        assert await trial.get(late) == late
+        adopted = await trial.store.resolve(late.id, late.version, Adopt(query_params=params_of("remote-1")))
+        assert adopted.status is Status.SUBMITTED
 
     @store_rule("STORE-RESOLVE-10", kind=Kind.STOCHASTIC)
     async def test_of_two_decisions_one_is_carried_out(self, trial: Trial) -> None:

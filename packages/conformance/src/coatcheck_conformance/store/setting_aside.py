@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from coatcheck.store import Filter
 from coatcheck.task import Task
 from coatcheck_conformance.drafts import make_draft, make_drafts
 from coatcheck_conformance.rules import Suite
 from coatcheck_conformance.store.spec import Hook, Repair
 from coatcheck_conformance.store.time import SHORT
-from coatcheck_conformance.store.trial import Trial, store_rule
+from coatcheck_conformance.store.trial import Trial, lease_of, store_rule
 
 __all__ = ["SettingAside"]
 
@@ -56,6 +57,7 @@ class SettingAside(Suite):
         broken, other = await trial.add(*make_drafts(2))
         await _corrupt(trial, broken)
         assert await trial.store.get_many([broken.id, other.id]) == {other.id: other}
+        assert await trial.store.find(Filter()) == [other]
         await trial.claim()
         assert await trial.store.set_aside() != []
 
@@ -74,6 +76,23 @@ class SettingAside(Suite):
         assert [task.id for task in await trial.claim()] == [first.id, third.id]
         assert await trial.store.set_aside() == []
 
+    @store_rule("STORE-ASIDE-8", requires=(Hook.CORRUPT,))
+    async def test_what_is_released_goes_on_from_where_it_was(self, trial: Trial) -> None:
+        """And can be released after an upgrade: a tracked task is queried again, a lost one decided."""
+        (tracked,) = await trial.tracked()
+        (lost,) = await trial.started(lease=SHORT)
+        repairs = [await _corrupt(trial, task) for task in (tracked, lost)]
+        await trial.time.reach(lease_of(lost).until)
+        assert await trial.claim_queries() == []
+        assert await trial.claim_stale() == []
+        assert {aside.task_id for aside in await trial.store.set_aside()} == {tracked.id, lost.id}
+        for repair in repairs:
+            await repair()
+        assert await trial.store.release_set_aside() == 2
+        assert await trial.claim() == []
+        assert [task.id for task in await trial.claim_queries()] == [tracked.id]
+        assert [task.id for task in await trial.claim_stale()] == [lost.id]
+
     @store_rule("STORE-ASIDE-7", requires=(Hook.CORRUPT,))
     async def test_what_is_released_too_early_is_set_aside_again(self, trial: Trial) -> None:
         """A row that cannot be decoded never blocks the batch it is in, however often it is released."""
@@ -88,7 +107,8 @@ class SettingAside(Suite):
 
     @store_rule("STORE-ASIDE-6")
     async def test_a_sound_store_has_nothing_set_aside(self, trial: Trial) -> None:
-        """Only what cannot be decoded is set aside."""
-        await trial.claimed(*make_drafts(3))
+        """Only what cannot be decoded is set aside, and only that is released."""
+        tasks = await trial.claimed(*make_drafts(3))
         assert await trial.store.set_aside() == []
+        assert await trial.store.release_set_aside([task.id for task in tasks]) == 0
         assert await trial.store.release_set_aside() == 0

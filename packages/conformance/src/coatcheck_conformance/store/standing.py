@@ -73,7 +73,7 @@ class Standing(Suite):
     @store_rule("STORE-STATS-5")
     async def test_tasks_that_nobody_works_for_are_told(self, trial: Trial) -> None:
         """`stats()`: tasks whose handler no worker has."""
-        await trial.add(make_draft(handler="kit:gone"), make_draft(handler="kit:gone"), make_draft())
+        await trial.add(*make_drafts(2, handler="kit:gone"), *make_drafts(2))
         await trial.claim(1)
         await trial.claim_queries()
         assert dict((await trial.store.stats()).unattended) == {"kit:gone": 2}

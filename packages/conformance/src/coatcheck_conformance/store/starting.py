@@ -24,7 +24,7 @@ class Starting(Suite):
     async def test_start_stamps_extends_and_keeps_the_version(self, trial: Trial) -> None:
         """Extends the lease; stamps `started_at`; versions stay."""
         (task,) = await trial.claimed(make_draft(), lease=10 * SHORT)
-        before = await trial.time.now()
+        before = await trial.time.pass_(SHORT / 8)
         (started,) = await trial.start(task, lease=LONG)
         after = await trial.time.now()
         lease = lease_of(started)
@@ -148,9 +148,14 @@ class Starting(Suite):
 
     @store_rule("STORE-START-11")
     async def test_only_started_submissions_can_become_unknown(self, trial: Trial) -> None:
-        """Only started submissions can become SUBMIT_UNKNOWN."""
+        """Only started submissions can become SUBMIT_UNKNOWN: those that were started under the present lease."""
         unstarted, started = await trial.claimed(*make_drafts(2))
         (started,) = await trial.start(started)
         await trial.try_settle(unstarted, unknown())
         assert (await trial.get(unstarted)).status is Status.SUBMITTING
+        await trial.settle(started, deferred())
+        (again,) = await trial.claim()
+        await trial.try_settle(again, unknown())
+        assert (await trial.get(again)).status is Status.SUBMITTING
+        (started,) = await trial.start(again)
         assert (await trial.settle(started, unknown())).status is Status.SUBMIT_UNKNOWN

@@ -31,6 +31,7 @@ from coatcheck_conformance.store.spec import StoreSpec
 from coatcheck_conformance.store.stale import Stale
 from coatcheck_conformance.store.standing import Standing
 from coatcheck_conformance.store.starting import Starting
+from coatcheck_conformance.store.upgrading import Upgrading
 from coatcheck_conformance.store.waiting import Waiting
 
 __all__ = ["StoreConformance"]
@@ -62,6 +63,7 @@ class StoreConformance(
     Resolving,
     Purging,
     SettingAside,
+    Upgrading,
     Standing,
     Racing,
     Sharing,
@@ -69,8 +71,9 @@ class StoreConformance(
 ):
     """Every promise of the store contract. Subclass it, and give the fixture `store_spec`."""
 
+    fixture = "store_spec"
+
     @pytest.fixture
     def store_spec(self) -> StoreSpec:
         """Return how to open the store under test at an empty place, a new one for each test."""
-        message = f"{type(self).__name__} needs a fixture `store_spec` that returns a StoreSpec"
-        raise NotImplementedError(message)
+        pytest.fail(f"{type(self).__name__} needs a fixture `store_spec` that returns a StoreSpec")

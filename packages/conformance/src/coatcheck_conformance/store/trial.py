@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial, wraps
 from typing import Any, TypeVar
 
-import pytest
 from attrs import frozen
 
 from coatcheck.clock import ManualClock
@@ -19,24 +18,21 @@ from coatcheck.lifecycle import Settlement
 from coatcheck.store import Capability, Claims, Hold, Refused, Settled, Started, Store
 from coatcheck.task import Lease, Status, Task, TaskDraft
 from coatcheck_conformance.drafts import HANDLER, make_draft
-from coatcheck_conformance.rules import Kind, Level, Rule, Suite, rule, rule_of
+from coatcheck_conformance.rules import Kind, Level, Suite, spec_rule
 from coatcheck_conformance.store.outcomes import accepted, rejected, succeeded, unknown
 from coatcheck_conformance.store.spec import StoreSpec
 from coatcheck_conformance.store.time import LONG, SHORT, Time
 
-__all__ = ["RULE_TIMEOUT_SECONDS", "WORKER", "Trial", "lease_of", "store_rule"]
+__all__ = ["WORKER", "Trial", "brief", "lease_of", "opening_rule", "store_rule"]
 
 WORKER = "worker-1"
 """Who claims, unless a rule says otherwise."""
-RULE_TIMEOUT_SECONDS = 50.0
-"""How long a rule may take before it counts as hanging."""
 _MAX_AGAIN = 200
 _ALL = 10_000
 
 _Claim = Callable[[str, Collection[str], int, timedelta], Coroutine[Any, Any, Claims]]
 _S = TypeVar("_S", bound=Suite)
 _Body = Callable[[_S, "Trial"], Coroutine[Any, Any, None]]
-_Test = Callable[[_S, StoreSpec], None]
 
 
 def lease_of(task: Task) -> Lease:
@@ -237,51 +233,32 @@ def store_rule(
     level: Level = Level.MUST,
     kind: Kind = Kind.DETERMINISTIC,
     requires: Collection[str] = (),
-) -> Callable[[_Body[_S]], _Test[_S]]:
-    """Return a decorator that makes ``async def (self, trial)`` a rule for stores.
+) -> Callable[[_Body[_S]], Callable[..., None]]:
+    """Return a decorator that makes ``async def (self, trial)`` a rule for stores, run on a loop of its own."""
 
-    The test that comes of it is an ordinary function of one fixture, `store_spec`, and runs on a loop of its own.
-    """
-
-    def decorate(body: _Body[_S]) -> _Test[_S]:
+    def decorate(body: _Body[_S]) -> Callable[..., None]:
         async def run(suite: _S, spec: StoreSpec) -> None:
             if Capability.SHARED in requires:
                 spec = spec.portable()  # other processes can't see a clock of this one's
-            async with asyncio.timeout(RULE_TIMEOUT_SECONDS), Trial.of(spec) as trial:
-                await body(suite, trial)
+            limit = asyncio.timeout(spec.patience.total_seconds())
+            try:
+                async with limit, Trial.of(spec) as trial:
+                    await body(suite, trial)
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                seconds = spec.patience.total_seconds()
+                message = f"it hangs, or takes longer than the {seconds:g} s that spec.patience grants"
+                raise AssertionError(message) from error
 
-        return spec_rule(id, level=level, kind=kind, requires=requires)(
-            _named_as(body, lambda suite, spec: asyncio.run(run(suite, spec)))
-        )
+        @wraps(body)
+        def test(suite: _S, spec: StoreSpec) -> None:
+            asyncio.run(run(suite, spec))
 
-    return decorate
-
-
-def spec_rule(
-    id: str,  # noqa: A002 - a rule has an id
-    *,
-    level: Level = Level.MUST,
-    kind: Kind = Kind.DETERMINISTIC,
-    requires: Collection[str] = (),
-) -> Callable[[_Test[_S]], _Test[_S]]:
-    """Return a decorator that makes ``def (self, store_spec)`` a rule for stores, which opens them itself."""
-
-    def decorate(body: _Test[_S]) -> _Test[_S]:
-        def test(self: _S, store_spec: StoreSpec) -> None:
-            tried = rule_of(test)
-            assert isinstance(tried, Rule)
-            missing = sorted(tried.requires - store_spec.offers())
-            if missing:
-                pytest.skip(f"{tried.id}: the store has no {', '.join(missing)}")
-            self.judge(tried, lambda: body(self, store_spec))
-
-        return rule(id, level=level, kind=kind, requires=requires)(_named_as(body, test))
+        return opening_rule(id, level=level, kind=kind, requires=requires)(test)
 
     return decorate
 
 
-def _named_as(body: Callable[..., object], test: _Test[_S]) -> _Test[_S]:
-    """Give `test` the name and the docstring of `body`, but its own signature, in which pytest reads fixtures."""
-    test.__name__, test.__qualname__ = body.__name__, body.__qualname__
-    test.__module__, test.__doc__ = body.__module__, inspect.getdoc(body)
-    return test
+opening_rule = partial(spec_rule, "store_spec")
+"""Makes ``def (self, store_spec)`` a rule for stores, which opens them itself."""

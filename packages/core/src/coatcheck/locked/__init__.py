@@ -15,7 +15,7 @@ The rooms, bottom to top: `ordered` (records), `snapshots` (tasks in and out), `
 (what the methods do), `bell` (waiting), `store` (the methods).
 """
 
-from coatcheck.locked.ordered import ByteRecords, Key, Record, Records
+from coatcheck.locked.ordered import ByteRecords, Key, Record, Records, task_key
 from coatcheck.locked.store import LockedStore
 
-__all__ = ["ByteRecords", "Key", "LockedStore", "Record", "Records"]
+__all__ = ["ByteRecords", "Key", "LockedStore", "Record", "Records", "task_key"]

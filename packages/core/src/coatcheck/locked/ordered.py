@@ -17,7 +17,18 @@ from coatcheck.errors import StoreError, UndecodableRow
 from coatcheck.gates import Gate, Pause, Rate
 from coatcheck.task import JSON, Task, as_millis, from_millis, millis
 
-__all__ = ["MILLISECOND", "ByteRecords", "Key", "Part", "Record", "Records", "above", "pack", "unpack"]
+__all__ = [
+    "MILLISECOND",
+    "ByteRecords",
+    "Key",
+    "Part",
+    "Record",
+    "Records",
+    "above",
+    "pack",
+    "task_key",
+    "unpack",
+]
 
 Part: TypeAlias = str | int | datetime
 Key: TypeAlias = tuple[Part, ...]
@@ -108,6 +119,11 @@ class ByteRecords(Records):
     def scan(self, first: Key, last: Key, limit: int | None = None) -> Sequence[Key]:
         """Decode them."""
         return [unpack(key) for key in self.scan_bytes(pack(first), pack(last), limit)]
+
+
+def task_key(task_id: str) -> bytes:
+    """Return the key under which a `LockedStore` over bytes keeps a task: for tests that damage one."""
+    return pack(("task", task_id))
 
 
 # ------------------------------------------------------------------ keys as bytes

@@ -1,0 +1,1 @@
+"""A store for coatcheck on LMDB: `App("lmdb:///var/lib/jobs.lmdb")`."""

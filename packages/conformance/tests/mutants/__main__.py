@@ -1,0 +1,62 @@
+"""Try the mutants and print a table: rule, mutant, caught by. Exits with 1 if one survives or others catch it, too."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+
+from coatcheck_conformance import Level
+from coatcheck_conformance.rules import sort_key
+from mutants import Trial, all_mutants, tried
+
+
+def main(wanted: list[str]) -> int:
+    """Try the mutants of these names or rules, or all, on as many processes as there are cores."""
+    mutants = all_mutants()
+    unknown = set(wanted) - mutants.keys() - {each.rule for each in mutants.values()}
+    if unknown:
+        print(
+            f"there is neither a mutant nor a mutant's rule called {', '.join(sorted(unknown))}",
+            file=sys.stderr,
+        )
+        return 2
+    names = [each.name for each in mutants.values() if not wanted or {each.name, each.rule} & set(wanted)]
+    began = time.perf_counter()
+    context = get_context("spawn")  # whose logs are turned off: mutants make core complain, as it should
+    with ProcessPoolExecutor(
+        (os.cpu_count() or 1) + 1, mp_context=context, initializer=logging.disable
+    ) as pool:
+        trials = [each.result() for each in as_completed([pool.submit(tried, name) for name in names])]
+    _print_table(trials)
+    bad = [each for each in trials if not each.good]
+    without = [] if wanted else _without_mutant()
+    for each in without:
+        print(f"{each}: a MUST rule without a mutant")
+    seconds = time.perf_counter() - began
+    print(f"{len(trials)} mutants, {len(bad)} not caught by their rule alone, in {seconds:.0f} s")
+    return 1 if bad or without else 0
+
+
+def _print_table(trials: list[Trial]) -> None:
+    width = max((len(each.name) for each in trials), default=0)
+    print(f"{'rule':<22} {'mutant':<{width}} caught by")
+    for each in sorted(trials, key=lambda one: (sort_key(one.rule), one.name)):
+        times = "" if each.of == 1 else f" in {each.caught} of {each.of} runs"
+        own = f"it alone{times}" if each.good else f"it{times}" if each.caught else "NOT BY IT"
+        others = f", and by {', '.join(each.others)}" if each.others else ""
+        print(f"{each.rule:<22} {each.name:<{width}} {own}{others}")
+
+
+def _without_mutant() -> list[str]:
+    mutants = all_mutants().values()
+    suites = {each.suite for each in mutants}
+    musts = {each.id for suite in suites for each in suite.rules() if each.level is Level.MUST}
+    return sorted(musts - {each.rule for each in mutants}, key=sort_key)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
