@@ -52,8 +52,7 @@ def status(word: str) -> dict[str, Any]:
 
 SCRIPT = Script(
     job=JOB,
-    # The provider's body is empty. This one is not, so that a connection can break inside it.
-    accepted=Reply.of({}, status=202, headers={"operation-location": LOCATION}),
+    accepted=Reply.of(b"", status=202, headers={"operation-location": LOCATION}),
     status=status,
     words={
         "notStarted": Means.WAITING,
@@ -76,7 +75,7 @@ SCRIPT = Script(
 
 def settings(url: str) -> HttpSettings:
     """Return settings with which a rule takes no longer than it must."""
-    return HttpSettings(base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2**20)
+    return HttpSettings(base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2**20)
 
 
 SPEC = HandlerSpec(

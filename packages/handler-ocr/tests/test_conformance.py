@@ -1,4 +1,5 @@
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,27 @@ def status(word: str) -> JSON:
 def settings(url: str) -> GiteeOcrSettings:
     """Return settings with short times and small limits."""
     return GiteeOcrSettings(
-        base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB, allow_private=True
+        base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB, allow_private=True
+    )
+
+
+def gitee_spec(_folder: Path | None = None) -> HandlerSpec:
+    """Return the provider as its documentation describes it; the command `coatcheck-conformance` takes it, too."""
+    return HandlerSpec(
+        "coatcheck_handler_ocr.gitee:GiteeOcr",
+        key="ocr:gitee",
+        params=lambda url: OcrRequest(url=f"{url}/files/scan.pdf"),
+        settings=settings,
+        accounts={"default": ApiKey("gitee-key-of-one"), "other": ApiKey("gitee-key-of-another")},
+        script=Script(
+            job="g1",
+            accepted=Reply.of({"task_id": "g1", "status": "waiting", "urls": {"get": "{server}/v1/task/g1"}}),
+            status=status,
+            words={word: Means(state) for word, state in GiteeOcr.statuses.words.items()},
+            done_without_result=Reply.of({"task_id": "g1", "status": "success", "output": None}),
+            served={"/files/scan.pdf": b"%PDF", "/files/full.md": b"# From the link"},
+        ),
+        answer_limit_bytes=4 * MIB,
     )
 
 
@@ -30,24 +51,7 @@ class TestGiteeOcr(HandlerConformance):
     @pytest.fixture
     def handler_spec(self) -> HandlerSpec:
         """The provider as its documentation describes it."""
-        return HandlerSpec(
-            "coatcheck_handler_ocr.gitee:GiteeOcr",
-            key="ocr:gitee",
-            params=lambda url: OcrRequest(url=f"{url}/files/scan.pdf"),
-            settings=settings,
-            accounts={"default": ApiKey("gitee-key-of-one"), "other": ApiKey("gitee-key-of-another")},
-            script=Script(
-                job="g1",
-                accepted=Reply.of(
-                    {"task_id": "g1", "status": "waiting", "urls": {"get": "{server}/v1/task/g1"}}
-                ),
-                status=status,
-                words={word: Means(state) for word, state in GiteeOcr.statuses.words.items()},
-                done_without_result=Reply.of({"task_id": "g1", "status": "success", "output": None}),
-                served={"/files/scan.pdf": b"%PDF", "/files/full.md": b"# From the link"},
-            ),
-            answer_limit_bytes=4 * MIB,
-        )
+        return gitee_spec()
 
 
 def test_words_mean_the_same_to_the_kit() -> None:

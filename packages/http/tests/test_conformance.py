@@ -144,7 +144,7 @@ def press_spec() -> HandlerSpec:
         key="print:web",
         params=lambda url: Poster(url=f"{url}/poster.pdf"),
         settings=lambda url: HttpSettings(
-            base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB
+            base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB
         ),
         accounts={"default": ApiKey("press-key-of-one"), "other": ApiKey("press-key-of-another")},
         script=Script(

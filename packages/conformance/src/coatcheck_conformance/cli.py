@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import inspect
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -167,6 +168,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
+    logging.getLogger().addHandler(logging.NullHandler())  # what rules provoke is no news
     suite, kind = KITS[given.kind].load()
     spec = _spec(given, kind)
 

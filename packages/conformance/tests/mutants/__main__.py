@@ -30,7 +30,11 @@ def main(wanted: list[str]) -> int:
     with ProcessPoolExecutor(
         (os.cpu_count() or 1) + 1, mp_context=context, initializer=logging.disable
     ) as pool:
-        trials = [each.result() for each in as_completed([pool.submit(tried, name) for name in names])]
+        trials = []
+        for each in as_completed([pool.submit(tried, name) for name in names]):
+            trials.append(each.result())
+            if len(trials) % 50 == 0:
+                print(f"{len(trials)} of {len(names)} tried", file=sys.stderr, flush=True)
     _print_table(trials)
     bad = [each for each in trials if not each.good]
     without = [] if wanted else _without_mutant()

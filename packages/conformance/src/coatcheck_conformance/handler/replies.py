@@ -128,9 +128,9 @@ class Reply:
             headers["transfer-encoding"] = "chunked"
         else:
             headers.setdefault("content-length", str(len(body)))
-        body = body[: len(body) - self.bytes_kept_back]
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        return f"HTTP/1.1 {self.status} Scripted\r\n{head}\r\n".encode("latin-1") + body
+        whole = f"HTTP/1.1 {self.status} Scripted\r\n{head}\r\n".encode("latin-1") + body
+        return whole[: len(whole) - self.bytes_kept_back]
 
 
 Body: TypeAlias = "JSON | bytes | Reply"

@@ -66,7 +66,7 @@ class HandlerSpec:
     """What the provider answers."""
     settings: Callable[[str], object] = field(default=_no_settings, kw_only=True)
     """Returns the handler's settings, given the url of the kit's server, to which it is to talk; with timeouts of
-    about a second, and limits of a few megabytes, if they can be set."""
+    one or two seconds, and limits of a few megabytes, if they can be set."""
     accounts: Mapping[str, object] = field(factory=dict, kw_only=True)
     """Accounts by id, one of them "default"; a second one lets the choice be tried. Empty: it needs no credentials."""
     secrets: Mapping[str, Collection[str]] | None = field(default=None, kw_only=True, repr=False)
