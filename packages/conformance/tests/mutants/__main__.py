@@ -14,8 +14,13 @@ from coatcheck_conformance.rules import sort_key
 from mutants import Trial, all_mutants, tried
 
 
-def main(wanted: list[str]) -> int:
-    """Try the mutants of these names or rules, or all, on as many processes as there are cores."""
+def main(arguments: list[str]) -> int:
+    """Try the mutants of these names or rules, or all, on about as many processes as there are cores.
+
+    With ``--thorough``, also on the bulky rules of other topics, which takes three times as long.
+    """
+    thorough = "--thorough" in arguments
+    wanted = [each for each in arguments if each != "--thorough"]
     mutants = all_mutants()
     unknown = set(wanted) - mutants.keys() - {each.rule for each in mutants.values()}
     if unknown:
@@ -31,7 +36,7 @@ def main(wanted: list[str]) -> int:
         (os.cpu_count() or 1) + 1, mp_context=context, initializer=logging.disable
     ) as pool:
         trials = []
-        for each in as_completed([pool.submit(tried, name) for name in names]):
+        for each in as_completed([pool.submit(tried, name, thorough=thorough) for name in names]):
             trials.append(each.result())
             if len(trials) % 50 == 0:
                 print(f"{len(trials)} of {len(names)} tried", file=sys.stderr, flush=True)
