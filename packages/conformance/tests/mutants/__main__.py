@@ -36,8 +36,8 @@ def main(arguments: list[str]) -> int:
         (os.cpu_count() or 1) + 1, mp_context=context, initializer=logging.disable
     ) as pool:
         trials = []
-        for each in as_completed([pool.submit(tried, name, thorough=thorough) for name in names]):
-            trials.append(each.result())
+        for done in as_completed([pool.submit(tried, name, thorough=thorough) for name in names]):
+            trials.append(done.result())
             if len(trials) % 50 == 0:
                 print(f"{len(trials)} of {len(names)} tried", file=sys.stderr, flush=True)
     _print_table(trials)
