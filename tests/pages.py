@@ -35,7 +35,7 @@ import attrs
 
 __all__ = ["SANDBOX_KEY", "Block", "blocks_of", "run_apart", "with_code"]
 
-PAGE_SECONDS = 200
+PAGE_SECONDS = 500
 SANDBOX_KEY = "sandbox-key"
 
 

@@ -2,10 +2,7 @@
 
 import ast
 import importlib
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -42,7 +39,19 @@ def sandbox_url() -> Iterator[str]:
         yield server.url
 
 
-@pytest.mark.parametrize("page", with_code(PAGES), ids=name_of)
+def has_commands(page: Path) -> bool:
+    """Whether a page runs commands, such as the kit, which take their time."""
+    return any(block.language == "console" and block.runs for block in blocks_of(page.read_text("utf-8")))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if has_commands(page) else [])
+        for page in with_code(PAGES)
+    ],
+)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, sandbox_url: str) -> None:
     """What a reader copies from the docs works, and prints what the docs say."""
     done = run_apart(page, tmp_path, sandbox_url)
@@ -75,7 +84,7 @@ def test_every_python_block_is_seen() -> None:
     for page in PAGES:
         text = page.read_text("utf-8")
         fences = len(re.findall(r"^\s*(?:```|~~~)\s*(?:python|py|pycon|python3)\b", text, re.MULTILINE))
-        if fences != len(list(blocks_of(text))):
+        if fences != sum(block.language == "python" for block in blocks_of(text)):
             missed.append(name_of(page))
     assert missed == []
 
@@ -112,33 +121,6 @@ def test_a_page_that_is_right_passes(tmp_path: Path) -> None:
     page.write_text(text, "utf-8")
     done = run_apart(page, tmp_path, "http://127.0.0.1:1")
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_the_store_of_the_docs_is_shared_and_durable(tmp_path: Path) -> None:
-    """The example of a store passes those rules of the kit that its own code has to keep: other processes, reopening.
-
-    All other rules are kept by `LockedStore`, and tried with the memory store.
-    """
-    blocks = [block.code for block in blocks_of(text_of("stores.md"))]
-    [store] = [code for code in blocks if "(LockedStore):" in code]
-    [kit] = [code for code in blocks if "(StoreConformance):" in code]
-    (tmp_path / "coatcheck_store_file.py").write_text(store, "utf-8")
-    (tmp_path / "test_file_store.py").write_text(kit, "utf-8")
-    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-k", "process or reopening"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= 7
 
 
 # ------------------------------------------------------------------ completeness

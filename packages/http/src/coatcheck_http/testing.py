@@ -137,7 +137,7 @@ class ScriptedServer:
     """Where it listens, without a slash at the end; stays after it has stopped."""
     _server: asyncio.Server | None = None
     _stopping: asyncio.Event = field(factory=asyncio.Event)
-    _open: set[asyncio.Task[None]] = field(factory=set)
+    _open: dict[asyncio.Task[None], asyncio.StreamWriter] = field(factory=dict)
 
     def sent(self, method: str) -> list[Received]:
         """Return the requests of one method."""
@@ -145,7 +145,7 @@ class ScriptedServer:
 
     async def __aenter__(self) -> Self:
         """Listen on a free port of this machine."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.url = "http://{}:{}".format(*self._server.sockets[0].getsockname()[:2])
         return self
 
@@ -156,17 +156,21 @@ class ScriptedServer:
         self._stopping.set()
         if self._server is not None:
             self._server.close()
-        for task in list(self._open):
+        for _ in range(10):
+            await asyncio.sleep(0)  # what was just accepted becomes a task
+        for task, writer in list(self._open.items()):
             task.cancel()
+            writer.transport.abort()  # a task that is cancelled before it began closes nothing
         await asyncio.gather(*self._open, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(lambda done: self._open.pop(done, None))
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._open.add(task)
-            task.add_done_callback(self._open.discard)
         self.connections += 1
         try:
             while await self._answer(reader, writer):

@@ -57,7 +57,8 @@ class Server:
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.new_event_loop, repr=False)
     _thread: threading.Thread | None = None
     _server: asyncio.Server | None = None
-    _open: set[asyncio.Task[None]] = field(factory=set, repr=False)
+    _open: dict[asyncio.Task[None], asyncio.StreamWriter] = field(factory=dict, repr=False)
+    """Who serves each connection. A task that is cancelled before it began closes nothing, so the server does."""
 
     @property
     def open_connections(self) -> int:
@@ -82,27 +83,29 @@ class Server:
         self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_HEAD_LIMIT_BYTES)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_HEAD_LIMIT_BYTES)
         self.url = "http://{}:{}".format(*self._server.sockets[0].getsockname()[:2])
 
     async def _stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        for _ in range(3):
+        for _ in range(10):
             await asyncio.sleep(0)  # what was just accepted becomes a task
         while self._open:
-            for task in self._open:
+            for task, writer in list(self._open.items()):
                 task.cancel()
+                writer.transport.abort()
             await asyncio.gather(*self._open, return_exceptions=True)
             await asyncio.sleep(0)
         if self._server is not None:
             await self._server.wait_closed()
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = self._loop.create_task(self._serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(lambda done: self._open.pop(done, None))
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._open.add(task)
-            task.add_done_callback(self._open.discard)
         self.connections += 1
         try:
             while await self._answer(reader, writer):
