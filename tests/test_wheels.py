@@ -208,7 +208,18 @@ def test_an_example_conforms(folder: Path, wheels: dict[str, Path], tmp_path: Pa
     python = install(place, "--constraints", constraints, f"{copy}[test]")
     reports = tmp_path / "reports"
     done = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--conformance-report", reports],
+        [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-c",
+            "pyproject.toml",
+            "-p",
+            "no:cacheprovider",
+            "--conformance-report",
+            reports,
+        ],
         cwd=copy,
         env={"PATH": str(python.parent)},
         capture_output=True,
