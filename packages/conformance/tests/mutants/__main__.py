@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -30,10 +31,11 @@ def main(arguments: list[str]) -> int:
         )
         return 2
     names = [each.name for each in mutants.values() if not wanted or {each.name, each.rule} & set(wanted)]
+    random.Random(0).shuffle(names)
     began = time.perf_counter()
     context = get_context("spawn")  # whose logs are turned off: mutants make core complain, as it should
     with ProcessPoolExecutor(
-        (os.cpu_count() or 1) + 1, mp_context=context, initializer=logging.disable
+        (os.cpu_count() or 1) + 2, mp_context=context, initializer=logging.disable
     ) as pool:
         trials = []
         for done in as_completed([pool.submit(tried, name, thorough=thorough) for name in names]):
