@@ -20,7 +20,7 @@ _H = TypeVar("_H", bound=type[PlainHandler])
 
 
 def _settings(url: str) -> PlainSettings:
-    return PlainSettings(base_url=url, timeout=timedelta(seconds=2), limit_bytes=MIB)
+    return PlainSettings(base_url=url, timeout=timedelta(seconds=1), limit_bytes=MIB)
 
 
 def breaks_handler(rule: str, **changes: object) -> Callable[[_H], _H]:
