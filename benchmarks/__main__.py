@@ -8,6 +8,7 @@ Each figure is the median of several rounds in fresh stores, the cases taking tu
 import argparse
 import asyncio
 import gc
+import random
 import statistics
 import tempfile
 import time
@@ -32,6 +33,7 @@ from coatcheck import (
 from coatcheck.store import Store
 
 HOUR = timedelta(hours=1)
+IDLE_TASKS = 300
 LEASE = timedelta(seconds=60)
 
 
@@ -150,11 +152,30 @@ async def one_by_one(case: Case) -> dict[str, float]:
             return {"one_by_one": case.tasks / (time.perf_counter() - began)}
 
 
+async def idle(case: Case) -> dict[str, float]:
+    """Return milliseconds from a submission to the first handler call of a worker that had nothing to do."""
+    with tempfile.TemporaryDirectory() as folder:
+        waited = []
+        handler = Noop(0)
+        app = App(_url(case.store, folder), [handler])
+        async with app, app.worker():
+            for number in range(IDLE_TASKS):
+                handler.began = 0.0
+                await asyncio.sleep(0.005 + 0.005 * random.random())  # noqa: S311 - no secret
+                began = time.perf_counter()
+                await app.manager.submit(Nothing(number), tracking_timeout=HOUR)
+                while not handler.began:
+                    await asyncio.sleep(0.001)
+                waited.append((handler.began - began) * 1000)
+        return {"idle_p50": statistics.median(waited), "idle_p99": statistics.quantiles(waited, n=100)[-1]}
+
+
 def _measure(case: Case, rounds: int) -> dict[str, float]:
     measures: list[Callable[[Case], Coroutine[Any, Any, dict[str, float]]]] = [
         whole_lives,
         claims,
         one_by_one,
+        idle,
     ]
     found: dict[str, list[float]] = {}
     for _ in range(rounds):
@@ -176,7 +197,7 @@ def main() -> None:
     options = parser.parse_args()
     print(
         f"{'store':<8}{'pending':>9}{'lives/s':>10}{'bulk add/s':>12}{'add 1 by 1/s':>14}"
-        f"{'claim 200 ms':>14}{'settle 200 ms':>15}"
+        f"{'claim 200 ms':>14}{'settle 200 ms':>15}{'idle p50/p99 ms':>17}"
     )
     for store in options.stores.split(","):
         for pending in options.pending.split(","):
@@ -184,7 +205,8 @@ def main() -> None:
             got = _measure(case, options.rounds)
             print(
                 f"{store:<8}{case.pending:>9,}{got['lives']:>10,.0f}{got['added']:>12,.0f}"
-                f"{got['one_by_one']:>14,.0f}{got['claim_ms']:>14.2f}{got['settle_ms']:>15.2f}",
+                f"{got['one_by_one']:>14,.0f}{got['claim_ms']:>14.2f}{got['settle_ms']:>15.2f}"
+                f"{got['idle_p50']:>10.2f} /{got['idle_p99']:>5.1f}",
                 flush=True,
             )
 

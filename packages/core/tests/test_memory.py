@@ -52,7 +52,7 @@ async def claim(store: MemoryStore, limit: int = 100) -> list[Task]:
 # ------------------------------------------------------------------ records
 
 KEYS = st.tuples(st.just("i"), st.integers(0, 30), st.text("ab", max_size=2))
-WRITES = st.lists(st.tuples(st.sampled_from(["put", "delete"]), KEYS), max_size=60)
+WRITES = st.lists(st.tuples(st.sampled_from(["put", "delete", "scan"]), KEYS), max_size=60)
 
 
 def scanned(records: _MemoryRecords) -> list[Key]:
@@ -60,18 +60,24 @@ def scanned(records: _MemoryRecords) -> list[Key]:
     return list(records.under(("i",)))
 
 
-@given(WRITES, KEYS, KEYS, st.none() | st.integers(0, 5))
+@given(WRITES, KEYS, KEYS, st.none() | st.integers(0, 5), st.sampled_from([0, 3, 99]))
 def test_scans_are_those_of_a_sorted_list(
-    writes: list[tuple[str, Key]], first: Key, last: Key, limit: int | None
+    writes: list[tuple[str, Key]], first: Key, last: Key, limit: int | None, most_left: int
 ) -> None:
-    """Whatever was written and deleted, a scan gives the lowest keys of its range, ascending."""
+    """Whatever was written, deleted and scanned, a scan gives the lowest keys of its range, ascending."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("coatcheck.memory._CHUNK", 2)
+        patch.setattr("coatcheck.memory._MOST_LEFT", most_left)
         records, plain = _MemoryRecords(), dict[Key, int]()
         for number, (write, key) in enumerate(writes):
             if write == "put":
                 records.put(key, number)
                 plain[key] = number
+            elif write == "scan":
+                assert (
+                    records.scan(key, ("i", 30), limit)
+                    == sorted(k for k in plain if key <= k < ("i", 30))[:limit]
+                )
             else:
                 assert records.delete(key) == (plain.pop(key, None) is not None)
         assert scanned(records) == sorted(plain)
@@ -88,6 +94,8 @@ def test_rolling_back_undoes_a_section(before: list[tuple[str, Key]], after: lis
         for number, (kind, key) in enumerate(writes):
             if kind == "put":
                 records.put(key, mark + number)
+            elif kind == "scan":
+                scanned(records)
             else:
                 records.delete(key)
 

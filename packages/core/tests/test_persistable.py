@@ -404,7 +404,7 @@ def test_depth_up_to_the_limit_is_fine() -> None:
 
 def test_what_would_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few lists that refer to each other many times are not written out."""
-    monkeypatch.setattr("coatcheck.persistable.MAX_VALUES", 1000)
+    monkeypatch.setattr("coatcheck.persistable.walk.MAX_VALUES", 1000)
     with pytest.raises(NotPersistable, match="after 1000 other values"):
         to_json(bomb())
 

@@ -36,6 +36,7 @@ from coatcheck import (
     gates,
 )
 from coatcheck.gates import Admission, GateChange, PauseGate
+from coatcheck.handler import CancelContext
 from coatcheck.memory import MemoryStore
 from coatcheck.task import CancelOutcome, ErrorCode, TaskDraft
 from coatcheck.testing import FaultyStore, ManualClock, ScriptedHandler, memory_app, run_to_end
@@ -1057,8 +1058,14 @@ async def test_late_proof_is_attested_when_the_lease_was_lost(clock: ManualClock
 
 
 async def test_late_proof_of_a_cancelled_task_cancels_the_remote_job(clock: ManualClock) -> None:
-    """The job turns up after the task was given up as CANCELED: the provider is told."""
+    """The job turns up after the task was given up as CANCELED: the provider is told, at the store's time."""
     store = MemoryStore(clock=clock)
+    told_at: list[datetime] = []
+
+    class Told(ScriptedHandler[Page]):
+        async def cancel(self, params: QueryParams, context: CancelContext) -> CancelOutcome:
+            told_at.append(context.now)
+            return await super().cancel(params, context)
 
     async def slow_answer(_params: Page, context: SubmitContext) -> SubmitResult:
         await store.request_cancellation(context.task_id)
@@ -1066,7 +1073,7 @@ async def test_late_proof_of_a_cancelled_task_cancels_the_remote_job(clock: Manu
         await App(store, [scripted()]).worker().drain()
         return SubmitResult.accepted("paid-1")
 
-    handler = scripted(submit=[slow_answer], cancel=[])
+    handler = Told("scan", Page, submit=[slow_answer], cancel=[])
     app = App(store, [handler])
     async with app:
         task = await submitted(app)
@@ -1076,6 +1083,8 @@ async def test_late_proof_of_a_cancelled_task_cancels_the_remote_job(clock: Manu
     assert after.external_task_id == "paid-1"
     assert after.outcome.remote_cancel is CancelOutcome.CONFIRMED
     assert len(handler.cancelled) == 1
+    assert after.outcome.finished_at is not None
+    assert timedelta() <= told_at[0] - after.outcome.finished_at < SECOND * 30
 
 
 @pytest.fixture(autouse=True)

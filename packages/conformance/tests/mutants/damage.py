@@ -56,7 +56,15 @@ def _earlier(task: Task, document: Document) -> tuple[Task, Document]:
 
 def _newer(task: Task, document: Document) -> tuple[Task, Document]:
     extra: dict[str, JSON] = {"escalation": {"level": 2, "to": ["ada"]}}
-    return evolve(task, extra=extra), {**document, **extra}
+    region: dict[str, JSON] = {"region": "north"}
+    route, progress = {**document["route"], **region}, {**document.get("progress", {}), **region}
+    read = evolve(
+        task,
+        extra=extra,
+        route=evolve(task.route, extra_json=dumps(region)),
+        progress=evolve(task.progress, extra_json=dumps(region)),
+    )
+    return read, {**document, **extra, "route": route, "progress": progress}
 
 
 async def _swapped(store: Store, task_id: str, value: bytes) -> bytes:

@@ -69,6 +69,7 @@ class Caller:
         self._collecting = False
         self._lock = threading.Lock()
         self._named_blocked: set[str] = set()
+        self._judges: dict[str, Judge] = {}
         self.room = asyncio.Event()
         """Set whenever a call is over."""
         self.stopping = False
@@ -78,21 +79,25 @@ class Caller:
 
     # -------------------------------------------------------------- in flight
 
-    def hold(self, task: Task, purpose: Purpose, lease: timedelta, asked_at: float) -> Call:
-        """Take in hand a task that was claimed for `lease`, asked at that monotonic time."""
-        handler = self._registry.get(task.route.handler_key) or _AbsentHandler(task.route.handler_key)
+    def hold(self, tasks: Iterable[Task], purpose: Purpose, lease: timedelta, asked_at: float) -> list[Call]:
+        """Take in hand tasks that were claimed for `lease`, asked at that monotonic time."""
         url = self._callback_url
-        call = Call(
-            task=task,
-            handler=handler,
-            purpose=purpose,
-            in_doubt=task.in_doubt,
-            callback_url=url.replace("{handler_key}", handler.key) if url else None,
-        )
-        call.leased(task, lease, asked_at)
-        self._keeper.add(call)
-        self._in_flight[purpose].add(call)
-        return call
+        held = []
+        for task in tasks:
+            key = task.route.handler_key
+            handler = self._registry.get(key)
+            call = Call(
+                task=task,
+                handler=_AbsentHandler(key) if handler is None else handler,
+                purpose=purpose,
+                in_doubt=task.in_doubt,
+                callback_url=url.replace("{handler_key}", key) if url else None,
+            )
+            call.leased(task, lease, asked_at)
+            self._keeper.add(call)
+            held.append(call)
+        self._in_flight[purpose].update(held)
+        return held
 
     def busy(self, *purposes: Purpose) -> int:
         """Return how many calls of these purposes are in hand."""
@@ -181,7 +186,13 @@ class Caller:
         handler = self._registry.get(key)
         if handler is None or Capability.CANCEL not in handler.capabilities:
             return CancelOutcome.UNSUPPORTED
-        call = Call(task=task, handler=handler, purpose=Purpose.CANCEL, held_until=float("inf"))
+        call = Call(
+            task=task,
+            handler=handler,
+            purpose=Purpose.CANCEL,
+            held_until=float("inf"),
+            stamp=task.outcome.finished_at,
+        )
         try:
             await self._loops.call(key, partial(calls.cancel, call), self._call_timeout.total_seconds())
         except Exception as error:  # noqa: BLE001 - what came of it is recorded
@@ -248,7 +259,11 @@ class Caller:
 
     def judge(self, call: Call) -> Judge:
         """Return who judges the answers of this call's handler."""
-        return Judge(handler=call.handler, retry=self._retry, call_timeout=self._call_timeout)
+        found = self._judges.get(call.handler.key)
+        if found is None:
+            found = Judge(handler=call.handler, retry=self._retry, call_timeout=self._call_timeout)
+            self._judges[call.handler.key] = found
+        return found
 
     def leave_unknown(self, call: Call, why: str) -> None:
         """Settle a started submission of unknown outcome: sent again only if the provider deduplicates."""

@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from attrs import define, field
 
 from coatcheck.errors import LeaseLost, NotPersistable, QueryFailed
+from coatcheck.evolving import constructor
 from coatcheck.handler import (
     AnyHandler,
     CallContext,
@@ -33,6 +35,8 @@ __all__ = ["Call", "Purpose", "cancel", "find", "query", "query_together", "subm
 
 logger = logging.getLogger("coatcheck.worker")
 C = TypeVar("C", bound=CallContext)
+_new_submit_context, _new_query_context = constructor(SubmitContext), constructor(QueryContext)
+_new_cancel_context = constructor(CancelContext)
 
 FIND_AFTER_SECONDS = (0.5, 2.0, 5.0)
 """How long to wait before each look-up of a submission whose answer was lost."""
@@ -46,6 +50,8 @@ class Purpose(StrEnum):
     CANCEL = "cancel"
     RESCUE = "rescue"
     "A started submission whose worker is gone: look it up."
+
+    __hash__ = str.__hash__  # an enum's own is written in Python, and calls are filed by purpose
 
 
 @define(eq=False)
@@ -72,7 +78,9 @@ class Call:
     over: bool = False
     """Whether the worker has taken its answer, or given it up."""
     _stamp: datetime | None = None
-    _stamped_at: float = 0.0
+    """The store's last time of this task that the worker knows."""
+    _stamped_at: float = field(factory=time.monotonic)
+    """By `time.monotonic`, no later than the store made that stamp."""
     _on_wire: bool = False
     _lost: bool = False
     _lock: threading.Lock = field(factory=threading.Lock, repr=False)
@@ -106,13 +114,13 @@ class Call:
     def store_now(self) -> datetime:
         """Return the store's time as far as this worker can tell: its last stamp, and what passed since."""
         stamp = self._stamp or self.task.schedule.due_at
-        return stamp + timedelta(seconds=max(0.0, time.monotonic() - self._stamped_at))
+        return stamp + timedelta(seconds=time.monotonic() - self._stamped_at)
 
-    def context(self, kind: Callable[..., C]) -> C:
-        """Return what the handler may know about the task."""
+    def context(self, new: Callable[..., C]) -> C:
+        """Return what the handler may know about the task, in the `new` context of a call."""
         task, progress = self.task, self.task.progress
         submitting = self.purpose is Purpose.SUBMIT
-        return kind(
+        return new(
             task_id=task.id,
             idempotency_key=task.identity.idempotency_key,
             account_id=task.route.account_id,
@@ -121,7 +129,7 @@ class Call:
             deadline_at=task.schedule.deadline_at,
             submit_attempts=progress.submit_attempts - 1 if submitting else progress.submit_attempts,
             query_count=progress.query_count,
-            metadata=task.metadata,
+            metadata=MappingProxyType(task.metadata),
             callback_url=self.callback_url,
             ensure_held=self.ensure_held,
         )
@@ -157,14 +165,14 @@ def _keep(call: Call, answer: object) -> None:
 async def submit(call: Call, params_type: type) -> None:
     """Submit the task."""
     params: Any = call.params(params_type)
-    context = call.context(SubmitContext)
+    context = call.context(_new_submit_context)
     call.reached_handler = True
     _keep(call, await call.handler.submit(params, context))
 
 
 async def query(call: Call) -> None:
     """Query the task."""
-    _keep(call, await call.handler.query(call.query_params(), call.context(QueryContext)))
+    _keep(call, await call.handler.query(call.query_params(), call.context(_new_query_context)))
 
 
 async def query_together(calls: Sequence[Call]) -> None:
@@ -180,7 +188,7 @@ async def query_together(calls: Sequence[Call]) -> None:
             continue
         by_id.setdefault(asked.external_task_id, []).append(call)
         params[asked.external_task_id] = asked
-        contexts[asked.external_task_id] = call.context(QueryContext)
+        contexts[asked.external_task_id] = call.context(_new_query_context)
     if not params:
         return
     answers: Mapping[str, QueryResult | Exception] = await calls[0].handler.query_many(
@@ -203,7 +211,7 @@ async def find(call: Call, params_type: type) -> None:
     for seconds in FIND_AFTER_SECONDS:
         await asyncio.sleep(seconds)
         try:
-            found = await call.handler.find_submission(params, call.context(SubmitContext))
+            found = await call.handler.find_submission(params, call.context(_new_submit_context))
         except LeaseLost:
             raise
         except Exception as error:  # noqa: BLE001 - a look-up that fails proves nothing; the next may not
@@ -216,5 +224,5 @@ async def find(call: Call, params_type: type) -> None:
 
 async def cancel(call: Call) -> None:
     """Tell the provider to cancel."""
-    answer = await call.handler.cancel(call.query_params(), call.context(CancelContext))
+    answer = await call.handler.cancel(call.query_params(), call.context(_new_cancel_context))
     call.answer = CancelOutcome(answer)

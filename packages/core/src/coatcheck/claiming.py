@@ -137,7 +137,7 @@ class Claimer:
         asked_at = time.monotonic()
         claims = await claim(self._who, keys, room, self._settings.lease)
         lease = self._settings.lease
-        taken = [self._caller.hold(task, purpose, lease, asked_at) for task in claims.tasks]
+        taken = self._caller.hold(claims.tasks, purpose, lease, asked_at)
         if taken:
             await begin(taken, keys)
         return len(taken) or int(claims.again)

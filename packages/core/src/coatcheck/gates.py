@@ -7,8 +7,9 @@ not be read back from a name put together by hand.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 
+@lru_cache(maxsize=10_000)  # the same few providers and tenants name the gates of every task
 def _name(*parts: str) -> str:
     for part in parts[1:]:
         if not part or not isinstance(part, str):
@@ -235,11 +237,15 @@ class StandardAdmission(AdmissionPolicy):
 
     limits: Sequence[Gate] = field(default=(), converter=_gates)
     """Limits for gates of these names, applied where the store has none yet."""
+    _known: Mapping[str, Gate] = field(init=False, repr=False, eq=False)
+
+    @_known.default
+    def _by_name(self) -> Mapping[str, Gate]:
+        return {gate.name: gate for gate in self.limits}
 
     def gates_for(self, draft: TaskDraft) -> Gates:
         """Name the standard gates."""
-        known = {gate.name: gate for gate in self.limits}
-        route = draft.route
+        known, route = self._known, draft.route
         names = [provider(route.provider_key)]
         if route.account_id is not None:
             names.append(account(route.provider_key, route.account_id))

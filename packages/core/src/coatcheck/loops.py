@@ -11,8 +11,11 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context, copy_context
+from functools import partial
+from types import coroutine
 from typing import Any, TypeVar
 
 from attrs import define, field
@@ -43,7 +46,10 @@ class Job:
     calls: tuple[Any, ...] = ()
     """What the job is for, as its owner knows it."""
     error: BaseException | None = None
-    running: asyncio.Task[None] | None = field(default=None, repr=False)
+    waiting: asyncio.Task[None] | None = field(default=None, repr=False)
+    """Whose task it has become, once it had to wait for something."""
+    canceled: bool = False
+    """Whether it was given up; if it has not begun by then, it never does."""
 
 
 class HandlerLoop:
@@ -86,31 +92,59 @@ class HandlerLoop:
 
     def run(self, jobs: Sequence[Job], done: Callable[[Job], None]) -> None:
         """Run jobs on the loop; `done` is called there, once for each."""
-        self._loop.call_soon_threadsafe(self._begin, tuple(jobs), done)
+        self._loop.call_soon_threadsafe(self._begin, jobs, done)
 
-    def _begin(self, jobs: tuple[Job, ...], done: Callable[[Job], None]) -> None:
+    def _begin(self, jobs: Sequence[Job], done: Callable[[Job], None]) -> None:
+        task = self._loop.create_task(self._run(iter(jobs), done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, jobs: Iterator[Job], done: Callable[[Job], None]) -> None:
+        """Make calls one after the other, in this one task, as long as none of them has to wait.
+
+        A task and a timeout each cost more than a call that has nothing to wait for. The first that has to
+        wait keeps this task, and each one after it gets a task of its own.
+        """
+        task = asyncio.current_task()
         for job in jobs:
-            job.running = self._loop.create_task(self._run(job, done))
-            self._tasks.add(job.running)
-            job.running.add_done_callback(self._tasks.discard)
+            if job.canceled:
+                job.error = asyncio.CancelledError()
+            else:
+                await self._make(job, jobs, done)
+            done(job)
+            if task is not None and task.cancelling():  # by the handler itself; meant for nobody else
+                self._spread(jobs, done)
 
-    async def _run(self, job: Job, done: Callable[[Job], None]) -> None:
+    async def _make(self, job: Job, others: Iterator[Job], done: Callable[[Job], None]) -> None:
+        context = copy_context()  # of its own, as if the call had a task of its own
         try:
-            async with asyncio.timeout(job.timeout_seconds):
-                await job.make()
-        except asyncio.CancelledError as error:
-            job.error = error
+            call = job.make()
+            waits_for = context.run(call.send, None)
+        except StopIteration:
+            return
         except BaseException as error:  # noqa: BLE001 - the worker judges every error of a handler
             job.error = error
-        done(job)
+            return
+        self._spread(others, done)
+        job.waiting = asyncio.current_task()
+        try:
+            async with asyncio.timeout(job.timeout_seconds):
+                await _go_on(call, waits_for, context)
+        except BaseException as error:  # noqa: BLE001 - as above
+            job.error = error
+
+    def _spread(self, jobs: Iterator[Job], done: Callable[[Job], None]) -> None:
+        for job in jobs:
+            self._begin((job,), done)
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Cancel jobs that still run."""
 
         def do() -> None:
             for job in jobs:
-                if job.running is not None:
-                    job.running.cancel()
+                job.canceled = True
+                if job.waiting is not None:
+                    job.waiting.cancel()
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs any more
             self._loop.call_soon_threadsafe(do)
@@ -142,6 +176,25 @@ class HandlerLoop:
         finally:
             await self._loop.shutdown_asyncgens()
             self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+@coroutine
+def _go_on(call: Coroutine[Any, Any, None], waits_for: object, context: Context) -> Generator[Any, Any, None]:
+    """Go on, as if by ``await``, with a call that was begun in `context` and waits for something."""
+    while True:
+        try:
+            answer = yield waits_for
+        except GeneratorExit:
+            context.run(call.close)
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the call's
+            step = partial(call.throw, error)
+        else:
+            step = partial(call.send, answer)
+        try:
+            waits_for = context.run(step)
+        except StopIteration:
+            return
 
 
 @define

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Never, TypeVar, cast
 
-from attrs import evolve, field, fields, frozen
+from attrs import field, fields, frozen
 
 from coatcheck import codec
 from coatcheck.errors import (
@@ -23,6 +23,7 @@ from coatcheck.errors import (
     WaitTimeout,
 )
 from coatcheck.events import Abandon, Adopt, Extend, Resolution, Resubmit
+from coatcheck.evolving import constructor, evolve
 from coatcheck.gates import AdmissionPolicy, Gate, GateUsage, Rate, TaskChange
 from coatcheck.handler import AnyHandler, Callback, CallbackRequest
 from coatcheck.loops import HandlerLoops
@@ -36,6 +37,8 @@ __all__ = ["Manager", "Submission", "SubmitOptions", "rank_of", "read_result"]
 
 logger = logging.getLogger("coatcheck.manager")
 R = TypeVar("R")
+
+_new_identity, _new_route = constructor(Identity), constructor(Route)
 
 CALLBACK_TIMEOUT_SECONDS = 10.0
 FIRST_LOOK = timedelta(milliseconds=20)
@@ -90,13 +93,16 @@ class SubmitOptions:
             raise InvalidParams(message)
 
 
+_NO_OPTIONS = SubmitOptions()
+
+
 @frozen(kw_only=True)
 class Submission:
     """One of many to submit at once."""
 
     params: object
     tracking_timeout: timedelta
-    options: SubmitOptions = SubmitOptions()
+    options: SubmitOptions = _NO_OPTIONS
 
 
 def rank_of(priority: int, ageing: timedelta | None) -> Rank:
@@ -169,7 +175,7 @@ class Manager:
             DedupConflict: the dedup key is held by a task with other params.
             StoreUnavailable: whether it was saved is unknown; submit again under a dedup key.
         """
-        one = Submission(params=params, tracking_timeout=tracking_timeout, options=options or SubmitOptions())
+        one = Submission(params=params, tracking_timeout=tracking_timeout, options=options or _NO_OPTIONS)
         return (await self.submit_many([one], transaction=transaction))[0]
 
     async def submit_many(
@@ -207,17 +213,17 @@ class Manager:
         stored = to_json(params, path="params")
         handler = await self._choose(params, stored, options, candidates)
         handler.validate(cast("Never", params))  # it was routed by exactly this type
-        metadata = to_json(dict(options.metadata), path="metadata")
+        metadata = to_json(dict(options.metadata), path="metadata") if options.metadata else {}
         task_id = new_task_id()
         draft = TaskDraft(
             id=task_id,
-            route=Route(
+            route=_new_route(
                 handler_key=handler.key,
                 provider_key=handler.provider_key,
                 account_id=options.account_id,
                 tenant_id=options.tenant_id,
             ),
-            identity=Identity(
+            identity=_new_identity(
                 params_digest=codec.digest(stored),
                 idempotency_key=options.idempotency_key or task_id,
                 dedup_key=options.dedup_key,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,51 +20,60 @@ from coatcheck.store import Capability
 __all__ = ["MemorySettings", "MemoryStore", "create"]
 
 _CHUNK = 512
+_MOST_LEFT = 4096
+"""How many keys are put, or deleted, at most before they are sorted in, or out, so that no scan takes long."""
 
 
-class _Index:
-    """Records under keys of one index: a dict for finding, and sorted chunks of keys for scanning."""
+class _Sorted:
+    """Keys in ascending order, in chunks, so that nothing costs much more with more of them."""
 
-    __slots__ = ("_chunks", "_lasts", "records")
+    __slots__ = ("_chunks", "_lasts")
 
     def __init__(self) -> None:
-        self.records: dict[Key, Record] = {}
         self._chunks: list[list[Key]] = []
         self._lasts: list[Key] = []
 
-    def insert(self, key: Key) -> None:
-        """Give `key`, which is new, its place among the sorted."""
-        lasts = self._lasts
-        if not lasts:
-            self._chunks.append([key])
-            lasts.append(key)
-            return
-        at = bisect_left(lasts, key)
-        if at == len(lasts):
-            at -= 1
-            chunk = self._chunks[at]
-            chunk.append(key)
-            lasts[at] = key
-        else:
-            chunk = self._chunks[at]
-            chunk.insert(bisect_left(chunk, key), key)
-        if len(chunk) > 2 * _CHUNK:
-            self._chunks.insert(at + 1, chunk[_CHUNK:])
-            del chunk[_CHUNK:]
-            lasts.insert(at, chunk[-1])
+    def add(self, keys: list[Key]) -> None:
+        """Add ascending keys that are new. Each goes into the first chunk that ends above it, or into the last."""
+        chunks, lasts, done = self._chunks, self._lasts, 0
+        while done < len(keys):
+            at, end = bisect_left(lasts, keys[done]), len(keys)
+            if at < len(lasts):
+                end = bisect_left(keys, lasts[at], done)
+            elif lasts:
+                at -= 1
+            else:
+                chunks.append([])
+                lasts.append(keys[-1])
+            chunk = chunks[at]
+            chunk += keys[done:end]
+            chunk.sort()
+            pieces = [chunk]
+            if len(chunk) > 2 * _CHUNK:
+                pieces = [chunk[start : start + _CHUNK] for start in range(0, len(chunk), _CHUNK)]
+            chunks[at : at + 1] = pieces
+            lasts[at : at + 1] = [piece[-1] for piece in pieces]
+            done = end
 
-    def remove(self, key: Key) -> None:
-        """Take `key`, which is there, out of the sorted."""
-        at = bisect_left(self._lasts, key)
-        chunk = self._chunks[at]
-        place = bisect_left(chunk, key)
-        del chunk[place]
-        if not chunk:
-            del self._chunks[at], self._lasts[at]
-        elif place == len(chunk):
-            self._lasts[at] = chunk[-1]
+    def remove(self, keys: list[Key]) -> None:
+        """Remove ascending keys that are there; most often they stand side by side."""
+        chunks, lasts, done = self._chunks, self._lasts, 0
+        while done < len(keys):
+            at = bisect_left(lasts, keys[done])
+            end = bisect_right(keys, lasts[at], done)
+            chunk, gone, done = chunks[at], keys[done:end], end
+            place = bisect_left(chunk, gone[0])
+            if chunk[place : place + len(gone)] == gone:
+                del chunk[place : place + len(gone)]
+            else:
+                for key in gone:
+                    del chunk[bisect_left(chunk, key)]
+            if chunk:
+                lasts[at] = chunk[-1]
+            else:
+                del chunks[at], lasts[at]
 
-    def keys(self, first: Key, last: Key, limit: int | None) -> list[Key]:
+    def between(self, first: Key, last: Key, limit: int | None) -> list[Key]:
         """Return keys from `first` up to, not including, `last`: the lowest `limit`."""
         at = bisect_left(self._lasts, first)
         if at == len(self._lasts):
@@ -80,6 +89,50 @@ class _Index:
             found += piece
             at, start = at + 1, 0
         return found
+
+
+class _Index:
+    """Records under the keys of one index. Most keys come and go unseen by any scan: it sorts what is left then."""
+
+    __slots__ = ("_gone", "_new", "_sorted", "records")
+
+    def __init__(self) -> None:
+        self.records: dict[Key, Record] = {}
+        self._sorted = _Sorted()
+        self._new: set[Key] = set()
+        """Keys that are there and not among the sorted."""
+        self._gone: set[Key] = set()
+        """Keys that are among the sorted and not there any more."""
+
+    def enter(self, key: Key) -> None:
+        """Let scans find `key`, which is new."""
+        if key in self._gone:
+            self._gone.remove(key)
+            return
+        self._new.add(key)
+        if len(self._new) > _MOST_LEFT:
+            self._sort()
+
+    def leave(self, key: Key) -> None:
+        """Let no scan find `key` any more."""
+        if key in self._new:
+            self._new.remove(key)
+            return
+        self._gone.add(key)
+        if len(self._gone) > _MOST_LEFT:
+            self._sort()
+
+    def scan(self, first: Key, last: Key, limit: int | None) -> list[Key]:
+        """Return keys from `first` up to, not including, `last`: the lowest `limit`."""
+        if self._new or self._gone:
+            self._sort()
+        return self._sorted.between(first, last, limit)
+
+    def _sort(self) -> None:
+        self._sorted.remove(sorted(self._gone))
+        self._sorted.add(sorted(self._new))
+        self._gone.clear()
+        self._new.clear()
 
 
 class _MemoryRecords(Records):
@@ -100,7 +153,15 @@ class _MemoryRecords(Records):
         self._undo.append((key, before))
         index.records[key] = record
         if before is None:
-            index.insert(key)
+            index.enter(key)
+
+    def mark(self, key: Key) -> None:
+        """Write it, and remember whether it was there."""
+        index = self._indexes[key[0]]
+        if key not in index.records:
+            self._undo.append((key, None))
+            index.records[key] = True
+            index.enter(key)
 
     def delete(self, key: Key) -> bool:
         """Delete it, and remember what was there."""
@@ -109,12 +170,12 @@ class _MemoryRecords(Records):
         if before is None:
             return False
         self._undo.append((key, before))
-        index.remove(key)
+        index.leave(key)
         return True
 
     def scan(self, first: Key, last: Key, limit: int | None = None) -> Sequence[Key]:
         """Return what stands between."""
-        return self._indexes[first[0]].keys(first, last, limit)
+        return self._indexes[first[0]].scan(first, last, limit)
 
     def commit(self) -> None:
         """Forget what was there before."""

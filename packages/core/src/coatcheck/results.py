@@ -14,13 +14,12 @@ from enum import StrEnum
 from attrs import field, frozen
 
 from coatcheck.errors import InvalidParams
+from coatcheck.evolving import constructor
 from coatcheck.task import JSON, QueryParams, Status
 
 __all__ = ["QueryResult", "SubmitResult", "Verdict"]
 
-_SUBMIT_STATUSES = frozenset(
-    {Status.SUBMITTED, Status.RUNNING, Status.SUCCEEDED, Status.FAILED, Status.CANCELED}
-)
+_SUBMIT_STATUSES = (Status.SUBMITTED, Status.RUNNING, Status.SUCCEEDED, Status.FAILED, Status.CANCELED)
 
 
 def _check_hints(progress: float | None, retry_after: timedelta | None) -> None:
@@ -81,7 +80,8 @@ class SubmitResult:
         retry_after: timedelta | None = None,
     ) -> SubmitResult:
         """Say that the provider has created the job under `external_task_id`."""
-        return cls(
+        _check_hints(progress, retry_after)
+        return _new_submit_result(
             status=Status.RUNNING if running else Status.SUBMITTED,
             query_params=QueryParams(
                 external_task_id=external_task_id, provider_params=dict(provider_params or {})
@@ -109,6 +109,9 @@ class SubmitResult:
     ) -> SubmitResult:
         """Say that the provider created the job and cancelled it at once."""
         return cls(status=Status.CANCELED, error_message=message, query_params=query_params)
+
+
+_new_submit_result = constructor(SubmitResult)
 
 
 class Verdict(StrEnum):
@@ -170,7 +173,8 @@ class QueryResult:
         next_params: QueryParams | None = None,
     ) -> QueryResult:
         """Say that the provider works on it."""
-        return cls(
+        _check_hints(progress, retry_after)
+        return _new_query_result(
             verdict=Verdict.RUNNING,
             provider_status=provider_status,
             progress=progress,
@@ -188,7 +192,8 @@ class QueryResult:
         next_params: QueryParams | None = None,
     ) -> QueryResult:
         """Say that the provider has accepted it and not begun."""
-        return cls(
+        _check_hints(progress, retry_after)
+        return _new_query_result(
             verdict=Verdict.RUNNING,
             status=Status.SUBMITTED,
             provider_status=provider_status,
@@ -200,7 +205,7 @@ class QueryResult:
     @classmethod
     def succeeded(cls, result: object, *, provider_status: str | None = None) -> QueryResult:
         """Say that it is done, with its result, which may be None only if the job has none by nature."""
-        return cls(verdict=Verdict.SUCCEEDED, result=result, provider_status=provider_status)
+        return _new_query_result(verdict=Verdict.SUCCEEDED, result=result, provider_status=provider_status)
 
     @classmethod
     def failed(cls, code: str | None, message: str, *, provider_status: str | None = None) -> QueryResult:
@@ -245,3 +250,6 @@ class QueryResult:
     ) -> QueryResult:
         """Say that the job is said to be done, but its result is missing."""
         return cls(verdict=Verdict.INCOMPLETE, error_message=message, provider_status=provider_status)
+
+
+_new_query_result = constructor(QueryResult)

@@ -61,10 +61,17 @@ class ExponentialRetry(RetryPolicy):
     seed: int | None = None
     """Makes the jitter repeatable, for tests."""
     _random: random.Random = field(init=False, repr=False, eq=False)
+    _steps_to_maximum: float = field(init=False, repr=False, eq=False)
 
     @_random.default
     def _make_random(self) -> random.Random:
         return random.Random(self.seed)  # noqa: S311 - jitter is no secret
+
+    @_steps_to_maximum.default
+    def _count_steps(self) -> float:
+        if not (self.factor > 1 and timedelta() < self.initial <= self.maximum):
+            return math.inf
+        return math.log(self.maximum / self.initial) / math.log(self.factor)
 
     def __attrs_post_init__(self) -> None:
         """Refuse settings that mean nothing."""
@@ -103,15 +110,13 @@ class ExponentialRetry(RetryPolicy):
 
         Errors of SDKs have a `retry_after`, too, in units of their own.
         """
-        maximum, initial = self.maximum / timedelta(seconds=1), self.initial / timedelta(seconds=1)
-        steps, enough = max(nth, 1) - 1, math.inf
-        if self.factor > 1:
-            enough = math.log(maximum / initial) / math.log(self.factor)
-        own = initial * self.factor**steps if steps < enough else maximum
+        steps = max(nth, 1) - 1
+        grows = steps < self._steps_to_maximum
+        own = self.initial.total_seconds() * self.factor**steps if grows else self.maximum.total_seconds()
         spread = self.jitter * self._random.random()
         seconds = own * (1 - spread)
         if isinstance(hint, timedelta) and hint > timedelta():
-            asked = min(hint, self.ceiling) / timedelta(seconds=1)
+            asked = min(hint, self.ceiling).total_seconds()
             if asked > seconds:
                 seconds = asked + min(asked, own) * spread
         return max(self.floor, timedelta(seconds=seconds))

@@ -20,6 +20,7 @@ from coatcheck.errors import (
     VersionConflict,
 )
 from coatcheck.events import Accepted, Event, Finished, Proof
+from coatcheck.evolving import constructor
 from coatcheck.gates import AdmissionPolicy, GateChange, PauseGate, ResumeGate, TaskChange
 from coatcheck.leases import LeaseKeeper
 from coatcheck.lifecycle import Settlement
@@ -33,6 +34,8 @@ logger = logging.getLogger("coatcheck.worker")
 
 BATCH_LIMIT = 500
 MAX_PAUSE_SECONDS = 5.0
+
+_new_change, _new_settlement = constructor(TaskChange), constructor(Settlement)
 
 RemoteCancel = Callable[[Task], Awaitable[CancelOutcome]]
 OnChange = Callable[[Sequence[TaskChange]], None]
@@ -140,7 +143,9 @@ class Settler:
         again: list[_Due] = []
         for due, result in zip(batch, results, strict=True):
             if isinstance(result, Task):
-                changes.append(TaskChange(before=due.call.task, after=result, event=type(due.event).__name__))
+                changes.append(
+                    _new_change(before=due.call.task, after=result, event=type(due.event).__name__)
+                )
                 self._keeper.drop(due.call)
             elif isinstance(result, NotPersistable):
                 again += self._substitute(due, result)
@@ -154,7 +159,7 @@ class Settler:
         self._observe(changes)
 
     async def _settle(self, batch: Sequence[_Due]) -> list[Settled]:
-        settlements = [Settlement(task=due.call.task, event=due.event) for due in batch]
+        settlements = [_new_settlement(task=due.call.task, event=due.event) for due in batch]
         try:
             return await self._store.settle(settlements)
         except StoreUnavailable:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import uuid_utils
@@ -50,6 +51,9 @@ else:
 _T = TypeVar("_T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_NOTHING = timedelta()
+_INSTANTS = 4096
+"""How many instants are remembered; the tasks of one batch share most of theirs."""
 
 LONGEST = timedelta(days=36_500)
 """No duration that a caller gives may be longer; far enough from the end of the calendar."""
@@ -60,11 +64,13 @@ def new_task_id() -> str:
     return str(uuid_utils.uuid7())
 
 
+@lru_cache(maxsize=_INSTANTS)
 def as_millis(at: datetime) -> int:
     """Return whole milliseconds since 1970, rounded down."""
     return (at - _EPOCH) // _MILLISECOND
 
 
+@lru_cache(maxsize=_INSTANTS)
 def from_millis(value: int) -> datetime:
     """Return the instant that is `value` milliseconds after 1970."""
     return _EPOCH + value * _MILLISECOND
@@ -72,11 +78,18 @@ def from_millis(value: int) -> datetime:
 
 def millis(duration: timedelta) -> int:
     """Return whole milliseconds, rounded up, so that no wait or window comes out shorter than asked."""
-    return -(-duration // _MILLISECOND)
+    return (duration.days * 86_400 + duration.seconds) * 1000 - -duration.microseconds // 1000
 
 
 class Status(StrEnum):
     """Where a task stands. `coatcheck.lifecycle` has the arrows between them."""
+
+    terminal: bool
+    "Whether a task in this status is at its end (some ends can be resolved by a person)."
+    queryable: bool
+    "Whether the provider is asked about a task in this status."
+    active: bool
+    "Whether a task in this status occupies the slots of its gates."
 
     PENDING_SUBMIT = "PENDING_SUBMIT"
     "Saved, and waiting for its turn, its gates or its time."
@@ -97,27 +110,15 @@ class Status(StrEnum):
     SUBMIT_UNKNOWN = "SUBMIT_UNKNOWN"
     "Nobody can tell whether the provider has created the job; a person resolves it."
 
-    @property
-    def terminal(self) -> bool:
-        """Whether a task in this status is at its end (some ends can be resolved by a person)."""
-        return self in _TERMINAL
 
-    @property
-    def queryable(self) -> bool:
-        """Whether the provider is asked about a task in this status."""
-        return self in _QUERYABLE
-
-    @property
-    def active(self) -> bool:
-        """Whether a task in this status occupies the slots of its gates."""
-        return self in _ACTIVE
-
-
-_TERMINAL = frozenset(
+_ENDS = frozenset(
     {Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.TRACKING_TIMED_OUT, Status.SUBMIT_UNKNOWN}
 )
-_QUERYABLE = frozenset({Status.SUBMITTED, Status.RUNNING})
-_ACTIVE = frozenset({Status.SUBMITTING, Status.SUBMITTED, Status.RUNNING})
+# attributes rather than properties: they are asked for dozens of times in a task's life
+for _status in Status:
+    _status.terminal = _status in _ENDS
+    _status.queryable = _status in (Status.SUBMITTED, Status.RUNNING)
+    _status.active = _status in (Status.SUBMITTING, Status.SUBMITTED, Status.RUNNING)
 
 
 class CancelOutcome(StrEnum):
@@ -176,6 +177,8 @@ class QueryParams:
     """The provider's id of the job; never blank."""
     provider_params: Mapping[str, JSON] = field(factory=dict)
     """Whatever else the query needs, owned by the handler, such as a region or an absolute URL; no secrets."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
     def __attrs_post_init__(self) -> None:
         """Refuse a blank id."""
@@ -203,6 +206,7 @@ class QueryParams:
         return QueryParams(
             external_task_id=self.external_task_id,
             provider_params={**self.provider_params, **provider_params},
+            extra_json=self.extra_json,
         )
 
 
@@ -216,6 +220,8 @@ class TaskError:
     """What happened, for a person; free of secrets."""
     provider_code: str | None = None
     """The provider's own code, as it gave it."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
 
 @frozen(kw_only=True)
@@ -234,6 +240,8 @@ class Route:
     """Names of the gates that must be open to submit it, sorted; it holds a slot of each while it is active."""
     query_gate: str | None = None
     """Name of the gate whose rate and pause its queries obey."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
 
 @frozen(kw_only=True)
@@ -264,6 +272,8 @@ class Schedule:
     """When its next turn is: to be submitted, or queried. Never after `deadline_at`."""
     deadline_at: datetime
     """Created plus the tracking timeout. Past it the task never reaches the provider."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
 
 @frozen(kw_only=True)
@@ -280,6 +290,8 @@ class Identity:
     """The handler's `params_version` when the params were stored."""
     query_params_version: int = 1
     """The handler's `params_version` when the query params were stored."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
 
 @frozen(kw_only=True)
@@ -298,6 +310,8 @@ class Lease:
     """When a rate-limited gate granted this turn; None if no rate was involved."""
     started_at: datetime | None = None
     """When the holder declared that the provider call is about to be made; a rescuer's lease takes it over."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
 
 @frozen(kw_only=True)
@@ -314,6 +328,8 @@ class Attempt:
     """When the first submission under this idempotency key was started; a deduplication window opens here."""
     open: bool = True
     """Whether what came of it, or of an earlier one under this key, is still unknown."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
 
 @frozen(kw_only=True)
@@ -338,6 +354,8 @@ class Progress:
     """When the provider's acceptance was recorded."""
     queried_at: datetime | None = None
     """When the last query was settled."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
 
 @frozen(kw_only=True)
@@ -352,6 +370,8 @@ class Outcome:
     """When it became terminal."""
     remote_cancel: CancelOutcome | None = None
     """What came of telling the provider; None if nothing had to be told, or not yet."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
 
 @frozen(kw_only=True)
@@ -372,6 +392,8 @@ class Transition:
     """Why, in a few words."""
     count: int = 1
     """How many equal transitions in a row this entry stands for."""
+    extra_json: str | None = field(default=None, repr=False)
+    """Fields that a newer version stored here, as the text of a JSON object; written back unchanged."""
 
 
 @frozen(kw_only=True)
@@ -484,12 +506,12 @@ class TaskDraft:
 
     def __attrs_post_init__(self) -> None:
         """Refuse what no store could honour."""
-        if not timedelta() < self.tracking_timeout <= LONGEST:
+        if not _NOTHING < self.tracking_timeout <= LONGEST:
             message = (
                 f"tracking_timeout must be positive and at most {LONGEST}, not {self.tracking_timeout!r}"
             )
             raise InvalidParams(message)
-        if not timedelta() <= self.delay <= LONGEST:
+        if not _NOTHING <= self.delay <= LONGEST:
             message = f"delay must not be negative, and at most {LONGEST}, not {self.delay!r}"
             raise InvalidParams(message)
         if not -(2**31) <= self.priority < 2**31:

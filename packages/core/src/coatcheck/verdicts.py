@@ -33,7 +33,7 @@ from coatcheck.events import (
     Resent,
     StillGoing,
 )
-from coatcheck.evolving import evolve
+from coatcheck.evolving import constructor, evolve
 from coatcheck.handler import AnyHandler
 from coatcheck.results import QueryResult, SubmitResult, Verdict
 from coatcheck.retry import ExponentialRetry, RetryPolicy
@@ -50,6 +50,9 @@ MAX_RESENDS = 5
 MESSAGE_LIMIT = 2000
 """Characters of an error message that are kept."""
 _FALLBACK = ExponentialRetry()
+_NO_HINT = QueryResult.running()
+_new_accepted, _new_finished = constructor(Accepted), constructor(Finished)
+_new_still_going = constructor(StillGoing)
 
 
 def describe(error: BaseException) -> str:
@@ -116,8 +119,8 @@ class Judge:
             return LeftUnknown(error=_task_error(ErrorCode.SUBMIT_UNKNOWN, message))
         if answer.status.queryable and answer.query_params is not None:
             before = evolve(task, query_params=answer.query_params)
-            hint = QueryResult.running(retry_after=answer.retry_after)
-            return Accepted(
+            hint = QueryResult.running(retry_after=answer.retry_after) if answer.retry_after else _NO_HINT
+            return _new_accepted(
                 query_params=answer.query_params,
                 query_params_version=self.handler.params_version,
                 status=answer.status,
@@ -125,7 +128,7 @@ class Judge:
                 provider_status=_word(answer.provider_status),
                 fraction=answer.progress,
             )
-        return Finished(
+        return _new_finished(
             status=answer.status,
             result=result,
             error=_end_error(answer.status, answer.error_code, answer.error_message),
@@ -202,10 +205,11 @@ class Judge:
             return self._erred(task, answer, ErrorCode.STATUS_UNLISTED)
         if answer.verdict is Verdict.INCOMPLETE:
             return self._incomplete(task, answer)
-        status = Status(answer.verdict.value)
-        return Finished(
+        succeeded = answer.verdict is Verdict.SUCCEEDED
+        status = Status.SUCCEEDED if succeeded else Status(answer.verdict.value)
+        return _new_finished(
             status=status,
-            result=result if status is Status.SUCCEEDED else None,
+            result=result if succeeded else None,
             error=_end_error(status, answer.error_code, answer.error_message),
             provider_status=_word(answer.provider_status),
         )
@@ -225,7 +229,7 @@ class Judge:
             task,
             progress=evolve(task.progress, query_count=task.progress.query_count + 1, consecutive_errors=0),
         )
-        return StillGoing(
+        return _new_still_going(
             delay=self._delay_or("next_query_delay", counted, answer) or timedelta(),
             status=answer.status,
             next_params=answer.next_params,

@@ -35,6 +35,7 @@ FIRST_BACKOFF_SECONDS = 0.05
 MAX_BACKOFF_SECONDS = 5.0
 WATCH_INTERVAL_SECONDS = 0.25
 LAST_FLUSH_SECONDS = 1.0
+BREATH_SECONDS = 0.001
 EXIT_AT_ONCE = 130
 """Exit status at a second signal."""
 
@@ -186,6 +187,8 @@ class Worker:
     async def _open_handlers(self) -> None:
         """Open the handlers that are not; those that fail are set aside and tried again later."""
         wanted = [key for key in self._registry if key not in self._open_keys and self._loops.may_retry(key)]
+        if not wanted:
+            return
         opened = await asyncio.gather(*(self._loops.acquire(key) for key in wanted))
         self._open_keys.update(key for key, ok in zip(wanted, opened, strict=True) if ok)
 
@@ -216,14 +219,19 @@ class Worker:
                         logger.warning("the store is back")
                         backoff = 0.0
                     idle_rounds = 0 if claimed else idle_rounds + 1
-                    if not claimed:
-                        await self._idle(idle_rounds)
+                    await (self._breathe() if claimed else self._idle(idle_rounds))
             await self._wind_down()
 
     async def _pause(self, seconds: float) -> None:
         """Wait, give or take a half, so that workers spread out; a stop ends it."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds * (0.5 + random.random()))  # noqa: S311
+
+    async def _breathe(self) -> None:
+        """Wait a moment for the first answer: handlers get the interpreter only when this thread waits."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BREATH_SECONDS):
+                await self._caller.room.wait()
 
     async def _idle(self, rounds: int) -> None:
         """Wait until there may be work, there is room again, or the worker is to stop."""
@@ -233,11 +241,14 @@ class Worker:
         work = asyncio.ensure_future(
             self._store.wait(sorted(self._open_keys), self.settings.poll_interval * jitter)
         )
-        await asyncio.wait((room, work), return_when=asyncio.FIRST_COMPLETED)
-        for each in (room, work):
-            each.cancel()
-        errors = await asyncio.gather(room, work, return_exceptions=True)
-        if any(isinstance(error, Exception) for error in errors):
+        try:
+            await asyncio.wait((room, work), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            room.cancel()
+            work.cancel()
+        if not work.done():
+            await asyncio.wait((work,))  # until the store has let go of what it waits with
+        if not work.cancelled() and work.exception() is not None:
             await self._pause(0.1)  # the next round meets the store's trouble, tells of it and backs off
         # the store says "work" again and again, and this worker gets none of it, as when a budget is used up
         if rounds > 2 and time.monotonic() - began < 0.005 and not self._caller.room.is_set():  # noqa: PLR2004

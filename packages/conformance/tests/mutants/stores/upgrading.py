@@ -65,6 +65,17 @@ def unknown_fields_are_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("coatcheck.locked.ordered.encode_task", encode_task)
 
 
+@breaks_store("STORE-UPGRADE-4", Base.FILE)
+def unknown_fields_of_parts_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    """Writes only those fields of a task's parts that this version knows."""
+    good = codec.encode_task
+
+    def encode_task(task: Task):
+        return good(evolve(task, route=evolve(task.route, extra_json=None)))
+
+    patch.setattr("coatcheck.locked.ordered.encode_task", encode_task)
+
+
 @breaks_store("STORE-UPGRADE-5", Base.FILE)
 def earlier_rows_hear_no_callback(patch: pytest.MonkeyPatch) -> None:
     """Does not find rows by the provider's id that lack what this version writes."""

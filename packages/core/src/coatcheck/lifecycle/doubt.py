@@ -20,7 +20,6 @@ from coatcheck.lifecycle.moving import MAY_STILL_RUN, canceled_error, closed, du
 from coatcheck.lifecycle.outcomes import accepted_changes, finished_changes
 from coatcheck.task import (
     ErrorCode,
-    Outcome,
     Schedule,
     Status,
     Task,
@@ -133,7 +132,7 @@ def resolved(task: Task, resolution: Resolution, now: datetime) -> Task:
             **common,
         )
     common["attempt"] = closed(task)
-    common["outcome"] = Outcome()
+    common["outcome"] = evolve(task.outcome, result=None, error=None, finished_at=None, remote_cancel=None)
     common["schedule"] = _rescheduled(task, resolution.tracking_timeout, now)
     if isinstance(resolution, Adopt):
         common["progress"] = evolve(common["progress"], accepted_at=now)

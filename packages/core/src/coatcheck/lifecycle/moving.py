@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from coatcheck.errors import InvalidTransition
-from coatcheck.evolving import evolve
+from coatcheck.evolving import changer, constructor, evolve
 from coatcheck.lifecycle.arrows import ALLOWED
 from coatcheck.task import (
     Attempt,
@@ -16,7 +16,6 @@ from coatcheck.task import (
     Task,
     TaskError,
     Transition,
-    millis,
 )
 
 __all__ = [
@@ -42,24 +41,32 @@ NOTE_LIMIT = 200
 """Characters of an error that go into a note of the history; the whole of it is in `outcome.error`."""
 
 
+_MILLISECOND = timedelta(milliseconds=1)
+
+_new_transition, _change_task = constructor(Transition), changer(Task)
+_with_due_at, _with_open = changer(Schedule, "due_at"), changer(Attempt, "open")
+
+
 def later(now: datetime, delay: timedelta) -> datetime:
     """Return the instant `delay` after `now`, in whole milliseconds, rounded up."""
-    return now + timedelta(milliseconds=millis(delay))
+    odd = delay.microseconds % 1000
+    return now + delay + (_MILLISECOND - timedelta(microseconds=odd)) if odd else now + delay
+
+
+def _same(a: Transition, b: Transition) -> bool:
+    return a.source is b.source and a.target is b.target and a.note == b.note
+
+
+def _fold(old: Transition, new: Transition) -> Transition:
+    return evolve(new, count=old.count + new.count)
 
 
 def _remember(history: tuple[Transition, ...], entry: Transition) -> tuple[Transition, ...]:
     """Append `entry`, folding a repetition of the last one or two transitions into a count."""
-
-    def same(a: Transition, b: Transition) -> bool:
-        return a.source is b.source and a.target is b.target and a.note == b.note
-
-    def fold(old: Transition, new: Transition) -> Transition:
-        return evolve(new, count=old.count + new.count)
-
-    if history and same(history[-1], entry):
-        return (*history[:-1], fold(history[-1], entry))
-    if history[-3:-2] and same(history[-3], history[-1]) and same(history[-2], entry):
-        return (*history[:-3], fold(history[-3], history[-1]), fold(history[-2], entry))
+    if history and _same(history[-1], entry):
+        return (*history[:-1], _fold(history[-1], entry))
+    if history[-3:-2] and _same(history[-2], entry) and _same(history[-3], history[-1]):
+        return (*history[:-3], _fold(history[-3], history[-1]), _fold(history[-2], entry))
     if len(history) >= HISTORY_LIMIT:
         return (history[0], *history[2:], entry)
     return (*history, entry)
@@ -83,7 +90,7 @@ def move(
     if source is not target:
         changes["history"] = _remember(
             task.history,
-            Transition(
+            _new_transition(
                 at=now,
                 source=source,
                 target=target,
@@ -95,13 +102,15 @@ def move(
     if not target.active:
         changes["holds_slots"] = False
     if target.terminal:
-        changes["outcome"] = evolve(changes.get("outcome", task.outcome), finished_at=now)
-    return evolve(task, status=target, **changes)
+        outcome = changes.get("outcome", task.outcome)
+        if outcome.finished_at != now:
+            changes["outcome"] = evolve(outcome, finished_at=now)
+    return _change_task(task, status=target, **changes)
 
 
 def noted(task: Task, now: datetime, note: str, worker_id: str | None = None) -> Task:
     """Write something into the history that changes no status."""
-    entry = Transition(
+    entry = _new_transition(
         at=now, source=task.status, target=task.status, token=task.token, worker_id=worker_id, note=note
     )
     return evolve(task, history=_remember(task.history, entry))
@@ -109,13 +118,15 @@ def noted(task: Task, now: datetime, note: str, worker_id: str | None = None) ->
 
 def due(task: Task, at: datetime) -> Schedule:
     """Return the schedule with the next turn at that time, never after the deadline."""
-    return evolve(task.schedule, due_at=min(at, task.schedule.deadline_at))
+    return _with_due_at(task.schedule, due_at=min(at, task.schedule.deadline_at))
 
 
 def due_in(task: Task, now: datetime, delay: timedelta) -> Schedule:
     """Make it due after `delay`, which may be longer than any calendar."""
-    deadline = task.schedule.deadline_at
-    return due(task, later(now, delay) if delay < deadline - now else deadline)
+    schedule = task.schedule
+    deadline = schedule.deadline_at
+    at = min(later(now, delay), deadline) if delay < deadline - now else deadline
+    return _with_due_at(schedule, due_at=at)
 
 
 def canceled_error(known: TaskError | None, instead_of: Status | None = None) -> TaskError:
@@ -143,7 +154,7 @@ def canceled_unsent(task: Task) -> TaskError:
 def closed(task: Task) -> Attempt | None:
     """Return the last attempt with its question answered."""
     attempt = task.attempt
-    return evolve(attempt, open=False) if attempt is not None and attempt.open else attempt
+    return _with_open(attempt, open=False) if attempt is not None and attempt.open else attempt
 
 
 def require_not_started(task: Task, event: str) -> None:

@@ -22,7 +22,7 @@ from coatcheck.events import (
     Resent,
     StillGoing,
 )
-from coatcheck.evolving import evolve
+from coatcheck.evolving import changer, evolve
 from coatcheck.lifecycle.moving import (
     MAY_STILL_RUN,
     NOTE_LIMIT,
@@ -43,6 +43,10 @@ from coatcheck.task import (
 )
 
 __all__ = ["STEPS", "accepted_changes", "finished_changes"]
+
+_once_accepted = changer(Progress, "consecutive_errors", "accepted_at", "provider_status", "fraction")
+_once_ended = changer(Outcome, "result", "error", "finished_at", "remote_cancel")
+_change_progress = changer(Progress)
 
 
 def _gave_back(task: Task, event: GaveBack, now: datetime) -> Task:
@@ -82,7 +86,7 @@ def accepted_changes(task: Task, event: Accepted, now: datetime) -> dict[str, An
         "params": None,
         "query_params": event.query_params,
         "identity": identity,
-        "progress": evolve(
+        "progress": _once_accepted(
             task.progress,
             consecutive_errors=0,
             accepted_at=now,
@@ -112,8 +116,10 @@ def finished_changes(task: Task, event: Finished, now: datetime) -> dict[str, An
         "attempt": closed(task),
         "params": None,
         "query_params": event.query_params or task.query_params,
-        "progress": evolve(task.progress, **known),
-        "outcome": Outcome(result=event.result, error=event.error),
+        "progress": _change_progress(task.progress, **known),
+        "outcome": _once_ended(
+            task.outcome, result=event.result, error=event.error, finished_at=now, remote_cancel=None
+        ),
     }
 
 
@@ -209,8 +215,10 @@ def _still_going(task: Task, event: StillGoing, now: datetime) -> Task:
         now,
         identity=identity,
         query_params=event.next_params or task.query_params,
-        progress=evolve(
-            _queried(task.progress, now),
+        progress=_change_progress(
+            task.progress,
+            query_count=task.progress.query_count + 1,
+            queried_at=now,
             consecutive_errors=0,
             missing_results=0,
             provider_status=event.provider_status,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import cast
 
 from attrs import frozen
 
@@ -15,7 +13,7 @@ from coatcheck.events import (
     GaveBack,
     Overdue,
 )
-from coatcheck.evolving import evolve
+from coatcheck.evolving import changer, evolve
 from coatcheck.lifecycle.moving import canceled_error, due, move
 from coatcheck.lifecycle.outcomes import STEPS
 from coatcheck.task import (
@@ -25,6 +23,9 @@ from coatcheck.task import (
 )
 
 __all__ = ["Settlement", "apply", "returned_grant", "settled"]
+
+
+_released = changer(Task, "version", "lease", "nudged", "settled_by", "progress")
 
 
 @frozen(kw_only=True)
@@ -55,7 +56,7 @@ def settled(
     progress = after.progress
     if progress.lost_leases:
         progress = evolve(progress, lost_leases=0)
-    return evolve(
+    return _released(
         after,
         version=current.version + 1,
         lease=None,
@@ -94,8 +95,7 @@ def returned_grant(task: Task, event: Event) -> datetime | None:
 
 def apply(task: Task, event: Event, now: datetime) -> Task:
     """Apply `event`, then what has been asked for since the claim: a cancellation, a nudge."""
-    step = cast("Callable[[Task, Event, datetime], Task]", STEPS[type(event)])
-    after = step(task, event, now)
+    after = STEPS[type(event)](task, event, now)
     if task.cancellation_requested_at is not None:
         if after.status is Status.CANCELED:
             return after

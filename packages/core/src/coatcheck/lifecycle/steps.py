@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from coatcheck.errors import InvalidTransition
-from coatcheck.evolving import evolve
+from coatcheck.evolving import changer, constructor, evolve
 from coatcheck.lifecycle.moving import (
     canceled_error,
     canceled_unsent,
@@ -19,6 +19,7 @@ from coatcheck.lifecycle.moving import (
 from coatcheck.task import (
     Attempt,
     Lease,
+    Progress,
     Schedule,
     Status,
     Task,
@@ -38,6 +39,18 @@ __all__ = [
     "started",
 ]
 
+_new_attempt, _new_schedule, _new_task = constructor(Attempt), constructor(Schedule), constructor(Task)
+_new_transition = constructor(Transition)
+_with_lease, _with_until = changer(Task, "lease"), changer(Lease, "until")
+_once_started, _with_attempt = (
+    changer(Lease, "until", "started_at"),
+    changer(Task, "lease", "attempt", "progress"),
+)
+_once_claimed, _with_submit_attempts = (
+    changer(Task, "version", "token", "lease"),
+    changer(Progress, "submit_attempts"),
+)
+
 
 def created(draft: TaskDraft, now: datetime) -> Task:
     """Return the task that `draft` becomes when it is added at `now`."""
@@ -48,13 +61,13 @@ def created(draft: TaskDraft, now: datetime) -> Task:
         wanted = whole if whole == draft.not_before else whole + timedelta(milliseconds=1)
         scheduled = max(scheduled, wanted.astimezone(now.tzinfo))
     deadline = later(now, draft.tracking_timeout)
-    return Task(
+    return _new_task(
         id=draft.id,
         status=Status.PENDING_SUBMIT,
         version=0,
         token=0,
         route=draft.route,
-        schedule=Schedule(
+        schedule=_new_schedule(
             priority=draft.priority,
             rank=draft.rank,
             created_at=now,
@@ -65,7 +78,7 @@ def created(draft: TaskDraft, now: datetime) -> Task:
         identity=draft.identity,
         params=draft.params,
         metadata=draft.metadata,
-        history=(Transition(at=now, source=None, target=Status.PENDING_SUBMIT, token=0),),
+        history=(_new_transition(at=now, source=None, target=Status.PENDING_SUBMIT, token=0),),
     )
 
 
@@ -97,12 +110,12 @@ def claimed_stale(task: Task, lease: Lease, now: datetime) -> Task:
 
 
 def _claimed(task: Task, lease: Lease, now: datetime) -> Task:
-    claimed: dict[str, Any] = {"version": task.version + 1, "token": lease.token, "lease": lease}
+    claimed = _once_claimed(task, version=task.version + 1, token=lease.token, lease=lease)
     if task.lease is None:
-        return evolve(task, **claimed)
+        return claimed
     note = f"the lease of {task.lease.worker_id} ended without an outcome"
     progress = evolve(task.progress, lost_leases=task.progress.lost_leases + 1)
-    return evolve(noted(task, now, note, lease.worker_id), progress=progress, **claimed)
+    return evolve(claimed, progress=progress, history=noted(task, now, note, lease.worker_id).history)
 
 
 def lease_ended(task: Task, now: datetime) -> Task:
@@ -134,18 +147,18 @@ def started(task: Task, now: datetime, until: datetime) -> Task:
         message = f"task {task.id} is not leased; claim it before starting it"
         raise InvalidTransition(message)
     if lease.started_at is not None:
-        return evolve(task, lease=evolve(lease, until=max(lease.until, until)))
-    lease = evolve(lease, until=max(lease.until, until), started_at=now)
+        return _with_lease(task, lease=_with_until(lease, until=max(lease.until, until)))
+    lease = _once_started(lease, until=max(lease.until, until), started_at=now)
     if task.status is not Status.SUBMITTING:
-        return evolve(task, lease=lease)
+        return _with_lease(task, lease=lease)
     first = task.attempt.first_started_at if task.attempt else now
-    return evolve(
+    return _with_attempt(
         task,
         lease=lease,
-        attempt=Attempt(
+        attempt=_new_attempt(
             token=lease.token, worker_id=lease.worker_id, started_at=now, first_started_at=first, open=True
         ),
-        progress=evolve(task.progress, submit_attempts=task.progress.submit_attempts + 1),
+        progress=_with_submit_attempts(task.progress, submit_attempts=task.progress.submit_attempts + 1),
     )
 
 
@@ -154,7 +167,7 @@ def renewed(task: Task, until: datetime) -> Task:
     if task.lease is None:
         message = f"task {task.id} is not leased; there is nothing to renew"
         raise InvalidTransition(message)
-    return evolve(task, lease=evolve(task.lease, until=max(task.lease.until, until)))
+    return _with_lease(task, lease=_with_until(task.lease, until=max(task.lease.until, until)))
 
 
 def cancellation_requested(task: Task, now: datetime) -> Task | None:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from coatcheck import lifecycle
+from coatcheck.evolving import constructor
 from coatcheck.locked.ledger import Ledger
 from coatcheck.locked.ordered import MILLISECOND, Key, above
 from coatcheck.locked.snapshots import snapshot
@@ -16,6 +17,9 @@ from coatcheck.store import STALE_GRACE, Claims
 from coatcheck.task import Lease, Status, Task, millis
 
 __all__ = ["Claimant", "claim_queries", "claim_stale", "claim_submissions", "next_time"]
+
+
+_new_lease = constructor(Lease)
 
 
 class Claimant:
@@ -33,7 +37,7 @@ class Claimant:
     def lease(self, task: Task, until: datetime, granted_at: datetime | None = None) -> Lease:
         """Return the lease that this claim gives on a task."""
         self._leases += 1
-        return Lease(
+        return _new_lease(
             worker_id=self.worker_id,
             token=task.token + 1,
             nonce=f"{self.nonce}-{self._leases}",

@@ -56,6 +56,8 @@ def query_turn(task: Task) -> tuple[str, Rank]:
 def decisions(task: Task) -> list[Key]:
     """Return where a task is found that needs a decision, beside its deadline; no live lease is on it."""
     lease, handler_key = task.lease, task.route.handler_key
+    if lease is None and task.cancellation_requested_at is None and task.status is not Status.SUBMITTING:
+        return []
     since = lease.until if lease is not None else task.schedule.created_at
     keys: list[Key] = []
     if lease is not None and since >= task.schedule.deadline_at:

@@ -7,6 +7,7 @@ for its deadline: its lease's entry is met when the lease ends, and puts it back
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import cast
@@ -44,7 +45,7 @@ class Ledger:
         """Handlers with a task that needs a decision now."""
         self.behind = False
         """Whether more leases have ended, or more times have come, than one section deals with."""
-        self._counts: dict[Key, int] = {}
+        self._counts: dict[Key, int] = defaultdict(int)
 
     @property
     def news(self) -> set[str]:
@@ -82,7 +83,7 @@ class Ledger:
         self.records.mark(("any", task.schedule.deadline_at, task.id))
         if task.identity.dedup_key is not None:
             self.records.put(entries.dedup_key(task), task.id)
-        self._count(("count", task.route.handler_key, task.status.value), 1)
+        self._counts["count", task.route.handler_key, task.status] += 1
         self._enter(task)
         return task
 
@@ -96,7 +97,7 @@ class Ledger:
 
         With `taken`, the task has been taken out of where it waited.
         """
-        if new.external_task_id != old.external_task_id:
+        if new.query_params is not old.query_params and new.external_task_id != old.external_task_id:
             new = self._save_external(old, new)
         if not taken:
             self._leave(old)
@@ -115,7 +116,7 @@ class Ledger:
         """Delete a task that has ended."""
         self._leave(task)
         self.records.delete(("task", task.id))
-        self._count(("count", task.route.handler_key, task.status.value), -1)
+        self._counts["count", task.route.handler_key, task.status] -= 1
         if task.external_task_id is not None:
             self.records.delete(entries.external_key(task))
         if task.identity.dedup_key is not None and self.holder_of(task) == task.id:
@@ -135,8 +136,8 @@ class Ledger:
 
     def _change_status(self, old: Task, new: Task) -> None:
         handler_key, records = new.route.handler_key, self.records
-        self._count(("count", handler_key, old.status.value), -1)
-        self._count(("count", handler_key, new.status.value), 1)
+        self._counts["count", handler_key, old.status] -= 1
+        self._counts["count", handler_key, new.status] += 1
         if old.status is Status.SUBMITTING:
             records.delete(("submitting", entries.claimed_at(old), old.id))
         elif new.status is Status.SUBMITTING:
@@ -147,9 +148,6 @@ class Ledger:
             records.mark(("any", new.schedule.deadline_at, new.id))
         if new.status in _FREES_KEY and new.identity.dedup_key is not None and self.holder_of(new) == new.id:
             records.delete(entries.dedup_key(new))
-
-    def _count(self, key: Key, change: int) -> None:
-        self._counts[key] = self._counts.get(key, 0) + change
 
     # -------------------------------------------------------------- where a task is found
 
@@ -162,7 +160,7 @@ class Ledger:
         status, schedule = task.status, task.schedule
         if status.terminal:
             finished_at = task.outcome.finished_at or schedule.created_at
-            self.records.mark(("finished", status.value, finished_at, task.id))
+            self.records.mark(("finished", status._value_, finished_at, task.id))
             return
         if not self._free(task):
             return
@@ -186,7 +184,7 @@ class Ledger:
         status = task.status
         if status.terminal:
             finished_at = task.outcome.finished_at or task.schedule.created_at
-            self.records.delete(("finished", status.value, finished_at, task.id))
+            self.records.delete(("finished", status._value_, finished_at, task.id))
             return
         if not self._free(task):
             return
@@ -202,14 +200,17 @@ class Ledger:
         key = entries.waiting_key(task)
         if self.records.get(key) is None:
             self.records.mark(key)
-            self._count(("queued", task.route.handler_key, -task.schedule.priority), 1)
+            self._counts["queued", task.route.handler_key, -task.schedule.priority] += 1
 
     def leave_queue(self, task: Task) -> None:
         """Take a task that waits to be submitted out of the queue."""
         if not self.submissions.leave(*entries.submit_turn(task)):
             self.records.delete(("delayed", task.route.handler_key, task.schedule.due_at, task.id))
+        self._leave_waiting(task)
+
+    def _leave_waiting(self, task: Task) -> None:
         if self.records.delete(entries.waiting_key(task)):
-            self._count(("queued", task.route.handler_key, -task.schedule.priority), -1)
+            self._counts["queued", task.route.handler_key, -task.schedule.priority] -= 1
 
     # -------------------------------------------------------------- turns
 
@@ -219,7 +220,11 @@ class Ledger:
         self.records.delete(key)
         if task is None or task.status is not Status.PENDING_SUBMIT or task.lease is not None:
             return None
-        self.leave_queue(task)
+        name, rank = entries.submit_turn(task)
+        if key == ("ready", name, *rank):
+            self._leave_waiting(task)
+        else:
+            self.leave_queue(task)
         return task if task.schedule.deadline_at > self.now else None
 
     def query_at(self, key: Key) -> Task | None:

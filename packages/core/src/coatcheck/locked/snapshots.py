@@ -1,69 +1,23 @@
-"""Tasks on their way into and out of a `LockedStore`: proven to be storable, and sharing no container."""
+"""Tasks on their way into a `LockedStore`: proven to be storable, and sharing no container."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coatcheck.codec import dumps
+from coatcheck.codec import isolated as snapshot
 from coatcheck.errors import NotPersistable
-from coatcheck.evolving import evolve
-from coatcheck.task import QueryParams, Task
+from coatcheck.task import Task
 
 __all__ = ["MAX_DEPTH", "proven", "snapshot"]
 
 MAX_DEPTH = 500
 """How deep stored JSON is nested at most: what goes in must come out at any depth of the stack."""
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-
-
-def snapshot(task: Task) -> Task:
-    """Return `task` with JSON containers of its own, so that nobody can change a stored one through it."""
-    query_params, outcome, params = task.query_params, task.outcome, task.params
-    changes: dict[str, Any] = {"metadata": _copy(task.metadata)}
-    if params is not None:
-        changes["params"] = _copy(params)
-    if query_params is not None:
-        changes["query_params"] = QueryParams(
-            external_task_id=query_params.external_task_id,
-            provider_params=_copy(query_params.provider_params),
-        )
-    if outcome.result is not None:
-        changes["outcome"] = evolve(outcome, result=_copy(outcome.result))
-    return evolve(task, **changes)
-
-
-def _copy(value: Any) -> Any:  # noqa: ANN401 - JSON in, JSON out
-    """Return what `copy_json` would, without recursion: deep values are copied at whatever depth of the stack."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    if not value and kind is dict:
-        return {}
-    copied: list[Any] = [None]
-    left: list[tuple[Any, Any, Any, int]] = [(value, copied, 0, 0)]
-    while left:
-        source, target, place, depth = left.pop()
-        if type(source) is dict or isinstance(source, Mapping):
-            made: Any = dict.fromkeys(source)
-            inner: Iterable[tuple[Any, Any]] = source.items()
-        elif isinstance(source, Sequence) and not isinstance(source, str):
-            made = [None] * len(source)
-            inner = enumerate(source)
-        else:
-            target[place] = source
-            continue
-        if depth == MAX_DEPTH:
-            raise NotPersistable("value", f"is nested deeper than {MAX_DEPTH} levels")
-        target[place] = made
-        for key, each in inner:
-            if type(each) in _PLAIN:
-                made[key] = each
-            else:
-                left.append((each, made, key, depth + 1))
-    return copied[0]
+_CONTAINERS = (dict, list, tuple)
+_FEW, _LARGE = 16, 1 << 63
 
 
 def proven(task: Task, before: Task | None = None) -> Task:
@@ -75,20 +29,56 @@ def proven(task: Task, before: Task | None = None) -> Task:
     """
     if before is None:
         _check_texts(_texts_of_draft(task))
-        dumps(task.params, path="params")
+        _check(task.params, "params")
         if task.metadata:
-            dumps(task.metadata, path="metadata")
+            _check(task.metadata, "metadata")
         return snapshot(task)
     _check_texts(_texts_of_outcome(task))
     fraction = task.progress.fraction
     if fraction is not None and not (type(fraction) is float and math.isfinite(fraction)):
         dumps(fraction, path="progress")
-    if task.outcome.result is not None and task.outcome.result is not before.outcome.result:
-        dumps(task.outcome.result, path="result")
-    query_params = task.query_params
+    result, query_params = task.outcome.result, task.query_params
+    if result is not None and result is not before.outcome.result:
+        _check(result, "result")
     if query_params is not None and query_params is not before.query_params and query_params.provider_params:
-        dumps(query_params.provider_params, path="provider_params")
+        _check(query_params.provider_params, "provider_params")
     return snapshot(task)
+
+
+def _check(value: object, path: str) -> None:
+    """Raise `NotPersistable` if `value` is no JSON that can be stored, and read back at any depth of the stack."""
+    if _is_plain(value):
+        return
+    dumps(value, path=path)  # type: ignore[arg-type]  # that is the question
+    depth, level = 0, [value] if isinstance(value, _CONTAINERS) else []
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise NotPersistable(path, f"is nested deeper than {MAX_DEPTH} levels")
+        level = [each for outer in level for each in _members(outer) if isinstance(each, _CONTAINERS)]
+
+
+def _is_plain(value: object) -> bool:
+    """Whether `value` is small and flat, as most are, and storable at sight; if not, that says nothing."""
+    if type(value) is not dict or len(value) > _FEW:
+        return False
+    for name, each in value.items():
+        kind = type(each)
+        if kind is str:
+            if not each.isascii():
+                return False
+        elif kind is int:
+            if not -_LARGE < each < _LARGE:
+                return False
+        elif kind is not bool and each is not None:
+            return False
+        if type(name) is not str or not name.isascii():
+            return False
+    return True
+
+
+def _members(container: Any) -> Iterable[object]:  # noqa: ANN401 - a JSON object or array
+    return container.values() if isinstance(container, dict) else container
 
 
 def _check_texts(texts: Mapping[str, object]) -> None:

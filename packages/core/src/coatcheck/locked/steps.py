@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import cast
 
 from coatcheck import lifecycle
 from coatcheck.errors import (
@@ -19,7 +18,7 @@ from coatcheck.errors import (
     VersionConflict,
 )
 from coatcheck.events import Proof, Resolution
-from coatcheck.evolving import evolve
+from coatcheck.evolving import constructor, evolve
 from coatcheck.gates import Gate, Pause
 from coatcheck.lifecycle import Settlement
 from coatcheck.locked.ledger import Ledger
@@ -55,6 +54,8 @@ __all__ = [
 ]
 
 
+_added, _started = constructor(Added), constructor(Started)
+
 # ------------------------------------------------------------------ adding
 
 
@@ -71,7 +72,7 @@ def add(ledger: Ledger, draft: TaskDraft) -> Added:
     kept = proven(task)
     holder_id = ledger.holder_of(task) if task.identity.dedup_key is not None else None
     if holder_id is None:
-        return Added(_handed_out(task, ledger.add(kept)), created=True)
+        return _added(_handed_out(task, kept, ledger.add(kept)), created=True)
     holder = _existing(ledger, holder_id)
     if holder is None or holder.identity.params_digest != task.identity.params_digest:
         message = (
@@ -111,12 +112,11 @@ def start(ledger: Ledger, claimed: Task, duration: timedelta) -> Started | Refus
     now, task = ledger.now, ledger.load(claimed.id)
     if task is None or claimed.lease is None or not _holds(task, claimed.lease, now):
         return Refused(claimed, Refusal.LEASE_LOST)
-    lease = cast("Lease", task.lease)
-    if lease.started_at is None:
-        reason = _refusal(task, lease, now)
+    if task.lease is not None and task.lease.started_at is None:
+        reason = _refusal(task, task.lease, now)
         if reason is not None:
             return Refused(snapshot(task), reason)
-    return Started(snapshot(ledger.keep(lifecycle.started(task, now, now + duration))))
+    return _started(snapshot(ledger.keep(lifecycle.started(task, now, now + duration))))
 
 
 def _holds(task: Task, lease: Lease, now: datetime) -> bool:
@@ -154,8 +154,10 @@ def settle(ledger: Ledger, settlement: Settlement) -> Settled:
         return LeaseLost(f"task {settlement.task.id} is not here any more, or cannot be read by this version")
     try:
         after = lifecycle.settled(task, settlement, ledger.now)
-        if not isinstance(after, Task) or after is task:
-            return snapshot(task) if after is task else cast("Settled", after)
+        if not isinstance(after, Task):
+            return after
+        if after is task:
+            return snapshot(task)
         kept = proven(after, task)
     except (NotPersistable, InvalidTransition) as refusal:
         return refusal
@@ -164,15 +166,22 @@ def settle(ledger: Ledger, settlement: Settlement) -> Settled:
         route = task.route
         gates = (route.query_gate,) if task.status.queryable else route.gates
         ledger.gates.take_back(filter(None, gates), granted_at)
-    return _handed_out(after, ledger.write(task, kept))
+    return _handed_out(after, kept, ledger.write(task, kept))
 
 
-def _handed_out(task: Task, kept: Task) -> Task:
-    """Return what is `kept`, sharing no container with it: `task`, from which it was copied, if it is still equal.
+def _handed_out(task: Task, kept: Task, written: Task) -> Task:
+    """Return what was `written`, sharing no container with it: `task`, if its copy `kept` was written as it was.
 
-    What `task` has of the row that `kept` replaced is nobody else's any more.
+    What `task` has of the row that was replaced is nobody else's any more. What came from outside may be
+    equal to no JSON, such as a tuple, and is handed out as it was kept.
     """
-    return task if task == kept else snapshot(kept)
+    return task if written is kept and _json_of(task) == _json_of(kept) else snapshot(written)
+
+
+def _json_of(task: Task) -> tuple[object, ...]:
+    query_params = task.query_params
+    provider_params = None if query_params is None else query_params.provider_params
+    return task.params, task.metadata, task.outcome.result, provider_params
 
 
 # ------------------------------------------------------------------ from outside
@@ -233,7 +242,8 @@ def _found(ledger: Ledger, task_id: str) -> Task:
 def _become(ledger: Ledger, task: Task, after: Task) -> Task:
     if after is task:
         return snapshot(task)
-    return _handed_out(after, ledger.write(task, proven(after, task)))
+    kept = proven(after, task)
+    return _handed_out(after, kept, ledger.write(task, kept))
 
 
 # ------------------------------------------------------------------ gates

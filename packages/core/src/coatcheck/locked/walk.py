@@ -9,6 +9,7 @@ from datetime import datetime
 
 from attrs import define, field, frozen
 
+from coatcheck.evolving import constructor
 from coatcheck.locked.gatekeeper import UNLIMITED, GateState
 from coatcheck.locked.lanes import Lanes, Rank, lane_parts
 from coatcheck.locked.ordered import Key, above
@@ -27,6 +28,9 @@ class Granted:
     task: Task
     at: datetime | None
     """When a rate granted it; None if no rate was involved."""
+
+
+_granted = constructor(Granted)
 
 
 @define
@@ -141,7 +145,7 @@ class Walk:
         if tasks:
             lane.served = True
             at = self._lanes.gates.take(lane.gates, len(tasks), slots=self._lanes.slots)
-            self.granted += [Granted(task, at) for task in tasks]
+            self.granted += [_granted(task, at) for task in tasks]
         else:
             self._replace(lane)
         self._put_back(lane)

@@ -1,0 +1,26 @@
+"""Tasks as JSON, exactly: what goes in comes out equal, and what cannot is refused before it is written.
+
+Documents leave out what is at its default, hold times as whole milliseconds since 1970, and keep fields that
+this version does not know, in the task and in each part of it. No class name is ever stored, and none is
+imported.
+"""
+
+from __future__ import annotations
+
+from coatcheck.codec.copies import copy_json, isolated
+from coatcheck.codec.documents import FIELDS, decode_task, encode_fields, encode_task
+from coatcheck.codec.parts import Document
+from coatcheck.codec.texts import digest, dumps, loads
+
+__all__ = [
+    "FIELDS",
+    "Document",
+    "copy_json",
+    "decode_task",
+    "digest",
+    "dumps",
+    "encode_fields",
+    "encode_task",
+    "isolated",
+    "loads",
+]
