@@ -47,7 +47,7 @@ class Orders:
     """How far its clock is ahead: a worker that comes later, without waiting for it."""
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return this environment, with a place for bytecode: to compile all sources takes a process seconds."""
     environment = dict(os.environ)
     if environment.pop("PYTHONDONTWRITEBYTECODE", None):
@@ -71,7 +71,7 @@ class Process:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 text=True,
-                env=_environment(),
+                env=environment(),
                 start_new_session=True,
             )
 

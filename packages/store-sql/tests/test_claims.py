@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+from hooks import local_of
 
 from coatcheck.clock import ManualClock
 from coatcheck.events import Finished
@@ -30,14 +31,14 @@ async def effort(store: SqlStore, limit: int = BATCH) -> int:
         assert isinstance(driver, sqlite3.Connection)
         driver.set_progress_handler(handler, 100)  # type: ignore[arg-type]  # count, or none
 
-    await store._writer.do(lambda connection: watch(connection, count))
+    await local_of(store).writer.do(lambda connection: watch(connection, count))
     claims = await store.claim_submissions("w", [HANDLER], limit, LEASE)
     assert len(claims.tasks) == limit
     await store.start(claims.tasks, LEASE)
     await store.settle(
         [Settlement(task=task, event=Finished(status=Status.SUCCEEDED)) for task in claims.tasks]
     )
-    await store._writer.do(lambda connection: watch(connection, None))
+    await local_of(store).writer.do(lambda connection: watch(connection, None))
     return work
 
 

@@ -29,7 +29,7 @@ async def test_migrations_make_what_the_schema_says(url: str) -> None:
     schema = Schema("a_")
     engine = create_engine(url, poolclass=NullPool)
     with engine.connect() as connection:
-        options = {"version_table": "a_migration", "compare_type": True}
+        options = {"compare_type": True}
         differences = compare_metadata(MigrationContext.configure(connection, opts=options), schema.metadata)
     assert differences == []
 

@@ -29,8 +29,10 @@ INDEXES = {
     "open_lanes": ["lane_head"],
     "parked_lanes": ["lane_head"],
     "lower_head": ["INTEGER PRIMARY KEY"],
-    "set_lane": ["INTEGER PRIMARY KEY"],
-    "hold": ["INTEGER PRIMARY KEY"],
+    "park_lane": ["INTEGER PRIMARY KEY"],
+    "raise_head": ["INTEGER PRIMARY KEY", "task_turn"],
+    "follow_lane": ["INTEGER PRIMARY KEY", "task_turn"],
+    "slots_of_gate": ["lane_gate", "task_held"],
     "awake": ["parking_wake"],
     "first_open_lane": ["lane_head"],
     "first_asleep": ["task_asleep"],
@@ -53,7 +55,7 @@ def plan_of(url: str, statement: Statement) -> str:
 @pytest.mark.parametrize("name", INDEXES)
 async def test_hot_statements_use_their_index(store: SqlStore, url: str, name: str) -> None:
     """The plan of each hot statement searches through the index that was made for it, and sorts nothing."""
-    plan = plan_of(url, getattr(store._sql, name))
+    plan = plan_of(url, getattr(store.room.sql, name))
     for index in INDEXES[name]:
         assert index in plan, plan
     assert "TEMP B-TREE" not in plan, plan
@@ -64,6 +66,6 @@ async def test_no_statement_scans_tasks(store: SqlStore, url: str) -> None:
     names = [name for name in dir(Statements) if isinstance(getattr(Statements, name), cached_property)]
     assert len(names) > len(INDEXES)
     for name in names:
-        plan = plan_of(url, getattr(store._sql, name))
+        plan = plan_of(url, getattr(store.room.sql, name))
         scanned = set(re.findall(r"SCAN coatcheck_(\w+)\b(?! USING)", plan))
         assert scanned <= SMALL, f"{name}: {plan}"

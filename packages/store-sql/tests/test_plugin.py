@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from coatcheck.store import Capability
 from coatcheck_store_sql import SqlSettings, create, plugin
 
@@ -14,10 +16,19 @@ def test_the_plugin_module_is_light() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_the_descriptor_names_what_is_there() -> None:
-    """Factory, settings and capabilities are those of the store."""
-    (descriptor,) = plugin.coatcheck_stores()
+@pytest.mark.parametrize(
+    ("scheme", "url"),
+    [
+        ("sqlite", "sqlite:///a.db"),
+        ("postgresql", "postgresql://h/db"),
+        ("mysql", "mysql://h/db"),
+        ("mariadb", "mariadb://h/db"),
+    ],
+)
+def test_the_descriptors_name_what_is_there(scheme: str, url: str) -> None:
+    """Factory, settings and capabilities are those of the stores."""
+    (descriptor,) = [each for each in plugin.coatcheck_stores() if each.key == scheme]
     assert descriptor.factory == f"{create.__module__.split('.')[0]}:{create.__name__}"
     assert descriptor.settings == f"{SqlSettings.__module__}:{SqlSettings.__name__}"
-    assert tuple(descriptor.names) == ("sqlite",)
-    assert {Capability(each) for each in descriptor.capabilities} == create("sqlite:///a.db").capabilities
+    assert scheme in descriptor.names
+    assert {Capability(each) for each in descriptor.capabilities} == create(url).capabilities

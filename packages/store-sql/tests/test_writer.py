@@ -4,6 +4,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from hooks import local_of
 
 from coatcheck.clock import ManualClock
 from coatcheck.errors import ConfigurationError, DuplicateTask, StoreUnavailable
@@ -51,7 +52,7 @@ async def gathered(store: SqlStore, count: int) -> list[asyncio.Task[object]]:
 async def test_what_waits_is_one_commit(store: SqlStore) -> None:
     """Steps that gathered while the writer was busy share one transaction."""
     commits: list[None] = []
-    store._writer._on_commit = lambda: commits.append(None)
+    local_of(store).writer._on_commit = lambda: commits.append(None)
     adds = await gathered(store, 40)
     assert all(each.exception() is None for each in adds)
     assert len(await store.find(Filter())) == 40
@@ -125,7 +126,7 @@ async def test_closing_finishes_what_was_asked_for(url: str) -> None:
     """Steps that were queued are made; later ones are refused; threads and connections are gone."""
     store = create(url)
     await store.open()
-    threads = [thread._thread for thread in store._threads]
+    threads = [thread._thread for thread in local_of(store)._threads]
     add = asyncio.create_task(store.add([make_draft(id="queued")]))
     waiting = asyncio.create_task(store.wait(["other:handler"], timedelta(seconds=30)))
     await asyncio.sleep(0)

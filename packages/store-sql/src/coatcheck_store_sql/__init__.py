@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from coatcheck_store_sql.creating import create
     from coatcheck_store_sql.inserts import insert_statements
+    from coatcheck_store_sql.migrations import schema_sql
     from coatcheck_store_sql.settings import SqlSettings
     from coatcheck_store_sql.store import SqlStore
 
-__all__ = ["SqlSettings", "SqlStore", "create", "insert_statements"]
+__all__ = ["SqlSettings", "SqlStore", "create", "insert_statements", "schema_sql"]
 
 _HOME_OF = {
     "SqlSettings": "coatcheck_store_sql.settings",
     "SqlStore": "coatcheck_store_sql.store",
     "create": "coatcheck_store_sql.creating",
     "insert_statements": "coatcheck_store_sql.inserts",
+    "schema_sql": "coatcheck_store_sql.migrations",
 }
 
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import define
+from attrs import define, frozen
 
 from coatcheck.codec import isolated
 from coatcheck.errors import ConfigurationError, DedupConflict, DuplicateTask
 from coatcheck.lifecycle import created
 from coatcheck.store import Added
 from coatcheck.task import Task, TaskDraft
-from coatcheck_store_sql.lanes import lane_ids, query_lane, submit_lane
+from coatcheck_store_sql.lanes import Lane, lane_ids, lower_heads, query_lane, submit_lane
 from coatcheck_store_sql.places import place_of
 from coatcheck_store_sql.records import SPILL_CHARACTERS, records_by_id, records_by_seq
 from coatcheck_store_sql.rows import dedup_digest, new_columns
 from coatcheck_store_sql.schema import PARTS
 from coatcheck_store_sql.statements import PLACE
-from coatcheck_store_sql.step import Step
+from coatcheck_store_sql.step import Memory, Step
 
-__all__ = ["add", "spill_new"]
+__all__ = ["Present", "add", "is_prepared", "prepare", "present", "spill_new"]
 
 
 @define
@@ -32,10 +32,21 @@ class NewTask:
     """All but the lanes and the place."""
 
 
-def add(step: Step, drafts: Sequence[TaskDraft]) -> list[Added]:
-    """Add tasks, all or none, under the write lock.
+@frozen
+class Present:
+    """What is there already."""
 
-    Conflicts are found before anything is written: no statement fails, and a caller's transaction stays whole.
+    known: Mapping[str, Task]
+    """By id."""
+    holders: Mapping[tuple[str | None, str | None], Task]
+    """By tenant and dedup key."""
+
+
+def add(step: Step, drafts: Sequence[TaskDraft], elsewhere: Present | None = None) -> list[Added]:
+    """Add tasks, all or none; `elsewhere` is what the step's snapshot may not show.
+
+    Conflicts are found before anything is written. A step that is `hopeful` does not look for ids that exist:
+    a unique index refuses them, and the step is repeated without hope.
 
     Raises:
         DuplicateTask, DedupConflict, ConfigurationError, NotPersistable: see `Store.add`.
@@ -43,8 +54,10 @@ def add(step: Step, drafts: Sequence[TaskDraft]) -> list[Added]:
     if not drafts:
         return []
     _check_rank_mode(step, drafts)
-    known = {task_id: record.task for task_id, record in records_by_id(step, [d.id for d in drafts]).items()}
+    known = {} if step.hopeful else _known(step, drafts)
     holders = _holders(step, drafts)
+    if elsewhere is not None:
+        known, holders = {**elsewhere.known, **known}, {**elsewhere.holders, **holders}
     new: list[NewTask] = []
     added: list[Added] = []
     for draft in drafts:
@@ -62,6 +75,36 @@ def add(step: Step, drafts: Sequence[TaskDraft]) -> list[Added]:
     return added
 
 
+def present(step: Step, drafts: Sequence[TaskDraft]) -> Present:
+    """Return the tasks that have ids of the drafts, or hold their dedup keys."""
+    return Present(_known(step, drafts), _holders(step, drafts))
+
+
+def prepare(step: Step, drafts: Sequence[TaskDraft]) -> dict[Lane, int]:
+    """Make the lanes of the drafts, and see that the store ranks by their mode; return the lanes' ids.
+
+    Raises:
+        ConfigurationError: it ranks by another.
+    """
+    _check_rank_mode(step, drafts)
+    return lane_ids(step, (lane(draft.route) for draft in drafts for lane in (submit_lane, query_lane)))
+
+
+def is_prepared(memory: Memory, drafts: Sequence[TaskDraft]) -> bool:
+    """Whether the process knows that `prepare` has been done."""
+    return memory.rank_mode is not None and all(
+        memory.lanes.id_of(lane(draft.route)) is not None
+        for draft in drafts
+        for lane in (submit_lane, query_lane)
+    )
+
+
+def _known(step: Step, drafts: Sequence[TaskDraft]) -> dict[str, Task]:
+    """Return the tasks that have an id of the drafts already."""
+    records = records_by_id(step, [draft.id for draft in drafts], lock=False)
+    return {task_id: record.task for task_id, record in records.items()}
+
+
 def _check_rank_mode(step: Step, drafts: Sequence[TaskDraft]) -> None:
     modes = {draft.rank.mode for draft in drafts}
     held = step.memory.rank_mode
@@ -70,6 +113,7 @@ def _check_rank_mode(step: Step, drafts: Sequence[TaskDraft]) -> None:
         rows = step.rows(step.sql.rank_mode)
         if not rows:
             step.run(step.sql.set_rank_mode, text=first)
+            rows = step.rows(step.sql.rank_mode)  # another step may have been first
         held = step.memory.rank_mode = rows[0][0] if rows else first
     if modes != {held}:
         other = ", ".join(sorted(modes - {held}))
@@ -125,15 +169,20 @@ def _insert(step: Step, new: Sequence[NewTask]) -> None:
         columns, route = each.columns, each.task.route
         columns["submit_lane"], columns["query_lane"] = ids[submit_lane(route)], ids[query_lane(route)]
         place = place_of(each.task, columns["submit_lane"], columns["query_lane"], step.now_ms)
+        if step.joined and step.dialect.concurrent and place.lane is not None:
+            # a caller's transaction may last: it must not keep others from the lane, so a claim lets the task in
+            place = place._replace(lane=None, turn=None, asleep_until=step.now_ms)
         columns.update(zip(PLACE, place, strict=True))
         if place.lane is not None and place.turn is not None:
             heads[place.lane] = min(place.turn, heads.get(place.lane, place.turn))
-        spilled += ((each.task.id, part, body) for part, body in spill_new(columns))
+        for part, body in spill_new(columns):
+            step.dialect.check_part(part, body)
+            spilled.append((each.task.id, part, body))
         rows.setdefault(tuple(columns), []).append(columns)
     for shape, batch in rows.items():
         step.many(step.sql.insert_tasks(shape), batch)
     _insert_bodies(step, spilled)
-    step.many(step.sql.lower_head, [{"_id": lane, "head": head} for lane, head in heads.items()])
+    lower_heads(step, heads)
 
 
 def spill_new(columns: dict[str, Any]) -> list[tuple[str, str]]:

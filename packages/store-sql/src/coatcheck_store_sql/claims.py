@@ -1,16 +1,19 @@
 """Claims by turn: submissions in rank order and queries in order of time, behind exact gates.
 
-Lanes wait with the first turn that may stand in them, their head. A claim merges the lanes with the first
+Lanes wait with a turn before which none stands in them, their head. A claim merges the lanes with the first
 heads, and takes tasks in the order of their turns while their gates are open. A lane that meets a closed gate
 is parked under it, and costs nothing until the gate may be open again; so what a claim costs follows from the
 lanes and gates that it meets, not from how many tasks wait.
+
+Where several steps write at once, a claim locks in this order: the gates of the lanes it looks at, by name, and
+waits for them; then tasks and lanes, of which it leaves to others what they have locked. See docs/decisions/0027.
 """
 
 from __future__ import annotations
 
 import heapq
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 
 from attrs import define, field
@@ -18,16 +21,15 @@ from attrs import define, field
 from coatcheck.lifecycle import claimed_for_query, claimed_for_submission
 from coatcheck.store import Claims
 from coatcheck.task import Lease, Task, from_millis, millis
-from coatcheck_store_sql.gates import read_gates, write_grants
-from coatcheck_store_sql.lanes import Lane, lanes_of
+from coatcheck_store_sql.gates import lock_gates, write_grants
+from coatcheck_store_sql.lanes import Lane, lanes_of, lower_heads
 from coatcheck_store_sql.places import SUBMIT, time_turn
 from coatcheck_store_sql.records import Changes, hand_out, records_by_seq
 from coatcheck_store_sql.step import Step
+from coatcheck_store_sql.words import named
 
 __all__ = ["attend", "claim", "claim_turns", "make_lease"]
 
-_ROUNDS = 16
-"""How often one claim looks for more lanes before it says "again"."""
 _LANES = 64
 """How many lanes a round reads at least; more if it may take more tasks."""
 _AWAKE_GATES = 100
@@ -44,31 +46,20 @@ def claim_turns(
     step: Step, kind: str, worker_id: str, handler_keys: Collection[str], limit: int, lease: timedelta
 ) -> Claims:
     """Claim up to `limit` tasks whose turn it is, in lanes of `kind` (S4, S5)."""
-    handlers = sorted(set(handler_keys))
+    handlers = sorted(set(map(named, handler_keys)))
     if not handlers or limit < 1:
         return Claims()
     attend(step, handlers)
     if kind == SUBMIT:
         _wake(step, handlers)
-    tasks: list[Task] = []
-    more = True
-    for _ in range(_ROUNDS):
-        found = _Round(step, kind, handlers, limit - len(tasks))
-        seqs = found.grant()
-        tasks += _claimed(step, found, worker_id, seqs, lease)
-        more = found.more
-        if len(tasks) >= limit or not more:
-            break
-    return Claims(tuple(tasks), again=more and len(tasks) < limit)
-
-
-def _claimed(step: Step, found: _Round, worker_id: str, seqs: list[int], lease: timedelta) -> list[Task]:
-    claimed = claimed_for_submission if found.kind == SUBMIT else claimed_for_query
+    found = _Round(step, kind, handlers, limit)
+    seqs = found.grant()
     records = records_by_seq(step, seqs)
     if len(records) < len(seqs):
         found.forgo({record.seq for record in records})
     found.write()
-    changes = Changes(step)
+    changes = Changes(step, found.gates)
+    claimed = claimed_for_submission if kind == SUBMIT else claimed_for_query
     tasks = [
         changes.put(
             record, claim(step, record.task, claimed, worker_id, lease, rated=record.seq in found.rated)
@@ -76,7 +67,8 @@ def _claimed(step: Step, found: _Round, worker_id: str, seqs: list[int], lease: 
         for record in records
     ]
     changes.write()
-    return [hand_out(task) for task in tasks]
+    found.leave_lanes()
+    return Claims(tuple(hand_out(task) for task in tasks), again=found.more and len(tasks) < limit)
 
 
 def claim(
@@ -113,13 +105,13 @@ def attend(step: Step, handlers: Collection[str]) -> None:
 
 def _wake(step: Step, handlers: Collection[str]) -> None:
     """Put tasks that have become due into their lanes."""
+    heads: dict[int, str] = {}
     for handler in handlers:
         woken = step.rows(step.sql.asleep, handler_key=handler, now=step.now_ms, limit=_WAKE_LIMIT)
-        heads: dict[int, str] = {}
         for _, lane, rank in woken:
             heads[lane] = min(rank, heads.get(lane, rank))
         step.many(step.sql.wake, [{"_seq": seq} for seq, _, _ in woken])
-        step.many(step.sql.lower_head, [{"_id": lane, "head": head} for lane, head in heads.items()])
+    lower_heads(step, heads)
 
 
 @define
@@ -139,6 +131,8 @@ class _Queue:
     walked: bool = False
     blocked_by: str | None = None
     """The gate that was closed when its next task came."""
+    taken: str | None = None
+    """The last turn that was taken."""
 
 
 class _Round:
@@ -152,17 +146,27 @@ class _Round:
         """Rows whose turn a rate granted."""
         self._step = step
         self._limit = limit
-        # queries that are due after now have turns at or after this
-        self._bound = _ALL_TURNS if kind == SUBMIT else time_turn(step.now_ms + 1)
+        self._bound = self._first_later_turn()
         self._horizon = self._bound
         self._overdue: list[int] = []
         self._granted: dict[int, tuple[str, ...]] = {}
-        self._woken: dict[tuple[str, str], bool] = {}
-        """(gate, handler) that may have opened; whether all that is parked there was read."""
+        self._woken: dict[tuple[str, str], tuple[bool, int]] = {}
+        """(gate, handler) that may have opened: whether all that is parked there was read, and what the row said."""
         self._queues = list(self._read_queues(handlers))
         names = {gate for queue in self._queues for gate in queue.lane.gates} | {g for g, _ in self._woken}
-        self._gates = read_gates(step, names)
+        self.gates = lock_gates(step, names)
+        if any(state.defined for state in self.gates.values()):
+            # what a rate has granted is counted up to now, not to before others let go of the gate
+            step.look_at_clock()
+            step.not_before(
+                max((state.grants[-1][0] for state in self.gates.values() if state.grants), default=0)
+            )
+            self._bound = self._first_later_turn()
         self._chunk = max(4, limit // max(1, len(self._queues)) + 2)
+
+    def _first_later_turn(self) -> str:
+        """Return the turn before which all stand that may be claimed now."""
+        return _ALL_TURNS if self.kind == SUBMIT else time_turn(self._step.now_ms + 1)
 
     # -------------------------------------------------------------- reading lanes
 
@@ -170,7 +174,7 @@ class _Round:
         heads: dict[int, tuple[str, str | None]] = {}
         for handler in handlers:
             heads |= {lane: (head, None) for lane, head in self._heads(handler, None)}
-            for (gate,) in self._step.rows(
+            for gate, wake_at in self._step.rows(
                 self._step.sql.awake,
                 kind=self.kind,
                 handler_key=handler,
@@ -179,7 +183,7 @@ class _Round:
             ):
                 lanes = self._heads(handler, gate)
                 heads |= {lane: (head, gate) for lane, head in lanes}
-                self._woken[gate, handler] = len(lanes) < self._most_lanes
+                self._woken[gate, handler] = len(lanes) < self._most_lanes, wake_at
         for lane_id, lane in lanes_of(self._step, heads).items():
             yield _Queue(lane_id, lane, *heads[lane_id])
 
@@ -225,7 +229,7 @@ class _Round:
 
     def _peek(self, queue: _Queue) -> str | None:
         """Return the next turn of a queue, if its time has come; note what blocks it, and what is overdue."""
-        closed = (g for g in queue.lane.gates if not self._gates[g].is_open(self.kind, self._step.now_ms))
+        closed = (g for g in queue.lane.gates if not self.gates[g].is_open(self.kind, self._step.now_ms))
         queue.blocked_by = next(closed, None)
         if queue.blocked_by is not None:
             # what it has to offer does not matter now, so it is not read
@@ -261,17 +265,17 @@ class _Round:
         return bool(rows)
 
     def _take(self, queue: _Queue) -> None:
-        seq, _, _ = queue.buffer.pop()
+        seq, queue.taken, _ = queue.buffer.pop()
         self._granted[seq] = queue.lane.gates
         for gate in queue.lane.gates:
-            if self._gates[gate].take(self.kind, self._step.stamp):
+            if self.gates[gate].take(self.kind, self._step.stamp):
                 self.rated.add(seq)
 
     def forgo(self, kept: Collection[int]) -> None:
         """Return what the gates gave for rows that turned out unreadable."""
         for seq in self._granted.keys() - set(kept):
             for gate in self._granted.pop(seq):
-                state = self._gates[gate]
+                state = self.gates[gate]
                 state.put_back(self._step.stamp)
                 state.used -= 1
         self.more = True
@@ -279,36 +283,58 @@ class _Round:
     # -------------------------------------------------------------- writing
 
     def write(self) -> None:
-        """Write lanes, windows and what waits for gates; before the tasks, which lower heads again."""
+        """Write the windows of rates, and take what is overdue out of its lane."""
         step = self._step
-        step.many(step.sql.leave_lane, [{"_seq": seq} for seq in self._overdue])
+        step.many(step.sql.leave_lane, [{"_seq": seq} for seq in sorted(self._overdue)])
         used = {gate for gates in self._granted.values() for gate in gates}
-        write_grants(step, {g: s for g, s in self._gates.items() if g in used and s.gate.rate is not None})
-        lanes = []
-        for queue in self._queues:
-            if not queue.walked:
-                continue
-            # a queue whose buffer ran out exactly at the limit goes on after the last turn that was taken
-            head, parked_by = queue.next_turn, queue.blocked_by
-            if (head, parked_by) != (queue.head, queue.parked_by):
-                lanes.append({"_id": queue.lane_id, "head": head, "parked_by": parked_by})
-        step.many(step.sql.set_lane, lanes)
-        self._write_parking()
+        write_grants(step, {g: s for g, s in self.gates.items() if g in used and s.gate.rate is not None})
 
-    def _write_parking(self) -> None:
+    def leave_lanes(self) -> None:
+        """Write where lanes begin now, and what waits for gates; after the tasks."""
+        step = self._step
+        walked = {queue.lane_id: queue for queue in self._queues if queue.walked}
+        locked = step.take_lanes([i for i, queue in walked.items() if self._moves(queue)])
+        parked = [
+            {"_id": lane_id, "parked_by": walked[lane_id].blocked_by}
+            for lane_id in locked
+            if walked[lane_id].blocked_by != walked[lane_id].parked_by
+        ]
+        step.many(step.sql.park_lane, parked)
+        raised = [walked[lane_id] for lane_id, alone in locked.items() if alone]
+        followed = [{"_id": q.lane_id, "turn": q.taken} for q in raised if q.taken is not None]
+        step.many(step.sql.follow_lane, followed)
+        emptied = [{"_id": q.lane_id} for q in raised if q.taken is None and q.blocked_by is None]
+        step.many(step.sql.raise_head, emptied)
+        self._write_parking({i for i, q in walked.items() if i in locked or q.blocked_by == q.parked_by})
+        if step.dialect.concurrent and not self._granted and not self.more:
+            self.more = self._others_are_at_it(walked.values())
+
+    @staticmethod
+    def _moves(queue: _Queue) -> bool:
+        return queue.taken is not None or queue.blocked_by is None or queue.blocked_by != queue.parked_by
+
+    def _others_are_at_it(self, queues: Iterable[_Queue]) -> bool:
+        """Whether there are turns in open lanes that others have locked."""
+        step = self._step
+        lanes = [queue.lane_id for queue in queues if queue.blocked_by is None]
+        return any(True for _ in step.rows_among(step.sql.any_turn, "lanes", lanes, bound=self._bound))
+
+    def _write_parking(self, settled: Collection[int]) -> None:
         step, now = self._step, self._step.now_ms
         blocked = {(q.blocked_by, q.lane.handler_key) for q in self._queues if q.blocked_by is not None}
-        untouched = {(q.parked_by, q.lane.handler_key) for q in self._queues if not q.walked}
+        untouched = {(q.parked_by, q.lane.handler_key) for q in self._queues if q.lane_id not in settled}
         rows = []
-        for gate, handler in blocked:
-            wake_at = self._gates[gate].opens_at(self.kind, now)
+        for gate, handler in sorted(blocked):
+            wake_at = self.gates[gate].opens_at(self.kind, now)
             rows.append({"gate": gate, "kind": self.kind, "handler_key": handler, "wake_at": wake_at})
         cleared = []
-        for (gate, handler), complete in self._woken.items():
+        for (gate, handler), (complete, wake_at) in sorted(self._woken.items()):
             if (gate, handler) in blocked:
                 continue
             if complete and (gate, handler) not in untouched:
-                cleared.append({"_gate": gate, "_kind": self.kind, "_handler_key": handler})
+                cleared.append(
+                    {"_gate": gate, "_kind": self.kind, "_handler_key": handler, "_wake_at": wake_at}
+                )
             else:
                 rows.append({"gate": gate, "kind": self.kind, "handler_key": handler, "wake_at": now})
         step.many(step.sql.put_parking, rows)

@@ -11,11 +11,13 @@ from coatcheck.events import Proof, Resolution
 from coatcheck.lifecycle import attested, cancellation_requested, nudged, resolved
 from coatcheck.store import MAX_NUDGES, NUDGE_MEMORY
 from coatcheck.task import Status, Task, as_millis, millis
+from coatcheck_store_sql.dialects import Guard
 from coatcheck_store_sql.places import place_of
 from coatcheck_store_sql.records import Changes, read_rows, records_by_id, records_by_seq
 from coatcheck_store_sql.rows import external_key, nudge_key
 from coatcheck_store_sql.settling import Reminders
 from coatcheck_store_sql.step import Step
+from coatcheck_store_sql.words import named
 
 __all__ = ["attest", "nudge", "purge", "release_set_aside", "request_cancellation", "resolve"]
 
@@ -34,18 +36,15 @@ def request_cancellation(step: Step, task_id: str) -> bool:
 
 def nudge(step: Step, handler_key: str, external_task_id: str) -> int:
     """Make every such task due now, or flag it; remember the id if no task has it yet."""
-    rows = step.rows(
-        step.sql.tasks_by_external_key,
-        external_key=external_key(external_task_id),
-        handler_key=handler_key,
-    )
+    rows = _rows_of_external_id(step, handler_key, external_task_id)
     if not rows:
-        since = step.now_ms - millis(NUDGE_MEMORY)
-        step.run(step.sql.put_nudge, external_key=nudge_key(handler_key, external_task_id), at=step.now_ms)
-        step.run(step.sql.drop_old_nudges, since=since)
-        step.run(step.sql.trim_nudges, keep=MAX_NUDGES)
+        # who is saving the id at this moment does not see what is remembered here
+        step.alone(Guard.NAMING)
+        rows = _rows_of_external_id(step, handler_key, external_task_id)
+    if not rows:
+        _remember(step, nudge_key(handler_key, external_task_id))
         return 0
-    live = [each for each in records_by_seq(step, [seq for (seq,) in rows]) if not each.task.status.terminal]
+    live = [each for each in records_by_seq(step, rows) if not each.task.status.terminal]
     changes = Changes(step)
     for record in live:
         after = nudged(record.task, step.now)
@@ -53,6 +52,23 @@ def nudge(step: Step, handler_key: str, external_task_id: str) -> int:
             changes.put(record, after)
     changes.write()
     return len(live)
+
+
+def _rows_of_external_id(step: Step, handler_key: str, external_task_id: str) -> list[int]:
+    rows = step.rows(
+        step.sql.tasks_by_external_key,
+        external_key=external_key(external_task_id),
+        handler_key=named(handler_key),
+    )
+    return [seq for (seq,) in rows]
+
+
+def _remember(step: Step, key: str) -> None:
+    """Remember a nudge for as long as it may be of use, in bounded number; no other step is at it."""
+    ((last,),) = step.rows(step.sql.last_nudge)
+    number = 1 + (last or 0)
+    step.run(step.sql.put_nudge, external_key=key, at=step.now_ms, number=number)
+    step.run(step.sql.drop_old_nudges, since=step.now_ms - millis(NUDGE_MEMORY), first=number - MAX_NUDGES)
 
 
 def attest(step: Step, task_id: str, token: int, proof: Proof) -> Task:

@@ -1,6 +1,6 @@
-"""What differs between databases: how a step begins, how sets are matched, what an error means.
+"""What differs between databases: how sets are matched, how much is written at once, what is locked.
 
-The rest of the package is written against `Dialect`; another database is another subclass.
+The steps of the package are written against `Dialect`; another database is another subclass.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, select
 from sqlalchemy.dialects import sqlite
@@ -20,7 +21,20 @@ from sqlalchemy.sql.elements import ClauseElement
 
 from coatcheck_store_sql.settings import SqlSettings
 
-__all__ = ["Dialect", "SqliteDialect"]
+if TYPE_CHECKING:
+    from coatcheck_store_sql.statement import Statement
+    from coatcheck_store_sql.step import Step
+
+__all__ = ["Dialect", "Guard", "SqliteDialect", "original"]
+
+
+class Guard(IntEnum):
+    """What steps hold together and a few hold alone, until they are committed; see docs/decisions/0027."""
+
+    COUNTING = 0
+    "Held by steps that change how many slots tasks hold; alone by who counts them for a gate that is new."
+    NAMING = 1
+    "Held by steps that save external ids; alone by a nudge for an id that no task has."
 
 
 class Dialect(ABC):
@@ -28,10 +42,25 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     """SQLAlchemy's name for it."""
+    concurrent: ClassVar[bool] = True
+    """Whether several steps can write at once."""
 
-    @abstractmethod
+    _compiler: Compiler
+
     def compile(self, construct: ClauseElement) -> tuple[str, tuple[str, ...], Mapping[str, Any]]:
         """Return the SQL text, the names of its parameters in order, and the values that are fixed."""
+        compiled = construct.compile(dialect=self._compiler, compile_kwargs={"render_postcompile": True})
+        return str(compiled), tuple(getattr(compiled, "positiontup", None) or ()), compiled.params
+
+    def batched(self, construct: ClauseElement) -> ClauseElement:
+        """Return what does the work of `construct` for many sets of parameters at once."""
+        return construct
+
+    @abstractmethod
+    def batches(
+        self, statement: Statement, given: Sequence[Mapping[str, Any]]
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield texts with their values that run `statement` for each of `given`, in as few as is good."""
 
     @abstractmethod
     def among(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
@@ -49,21 +78,35 @@ class Dialect(ABC):
     def upsert(self, table: Table) -> Insert:
         """Return an insert that replaces the other columns of an existing row of the same primary key."""
 
-    @abstractmethod
-    def prepare(self, connection: Connection, settings: SqlSettings) -> None:
-        """Make a fresh connection fit for steps; its transactions begin and end with explicit statements."""
+    def check_part(self, part: str, text: str) -> None:  # noqa: B027 - most take what there is
+        """Refuse a long part of a task that the database would not take.
 
-    begin_writing: ClassVar[str]
-    """The statement that begins a step that writes."""
-    begin_reading: ClassVar[str]
-    """The statement that begins a consistent read."""
+        Raises:
+            NotPersistable: it is too long.
+        """
+
+    # -------------------------------------------------------------- locks
+
+    def enter_lanes(self, step: Step, lanes: Collection[int]) -> None:
+        """Keep the heads of these lanes from being raised until this step, which lets tasks in, is committed."""
+        return
+
+    def take_lanes(self, step: Step, lanes: Collection[int]) -> dict[int, bool]:
+        """Lock those of these lanes that nobody else has locked; return them, and whether their head may be raised."""
+        return dict.fromkeys(lanes, True)
+
+    def alone(self, step: Step, guard: Guard) -> None:
+        """Wait until no other step is on its way that holds `guard`, and let none begin until this one is committed."""
+        return
+
+    # -------------------------------------------------------------- errors
 
     @abstractmethod
-    def is_busy(self, error: Exception) -> bool:
+    def is_busy(self, error: BaseException) -> bool:
         """Whether the step failed only because another connection was at it, so that trying again helps."""
 
     @abstractmethod
-    def is_fault(self, error: Exception) -> bool:
+    def is_fault(self, error: BaseException) -> bool:
         """Whether the error is the database's own: it is away, full, damaged or locked."""
 
 
@@ -76,16 +119,20 @@ class SqliteDialect(Dialect):
     """SQLite: one writer at a time, readers never wait, the clock is the host's."""
 
     name = "sqlite"
-    begin_writing = "BEGIN IMMEDIATE"
-    begin_reading = "BEGIN"
+    concurrent = False
+    begin_writing: ClassVar[str] = "BEGIN IMMEDIATE"
+    begin_reading: ClassVar[str] = "BEGIN"
 
     def __init__(self) -> None:
-        self._compiler: Compiler = sqlite.dialect(paramstyle="qmark")
-
-    def compile(self, construct: ClauseElement) -> tuple[str, tuple[str, ...], Mapping[str, Any]]:
         """Compile to the ``?`` style that sqlite3 takes."""
-        compiled = construct.compile(dialect=self._compiler, compile_kwargs={"render_postcompile": True})
-        return str(compiled), tuple(getattr(compiled, "positiontup", None) or ()), compiled.params
+        self._compiler = sqlite.dialect(paramstyle="qmark")
+
+    def batches(
+        self, statement: Statement, given: Sequence[Mapping[str, Any]]
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield one for each: SQLite is called, not asked over a wire."""
+        for each in given:
+            yield statement.sql, statement.ordered(each)
 
     def among(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
         """Match a JSON array, so that one statement serves sets of any size."""
@@ -107,7 +154,10 @@ class SqliteDialect(Dialect):
         return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=others)
 
     def prepare(self, connection: Connection, settings: SqlSettings) -> None:
-        """Set the pragmas: WAL, how durable, and a cache that holds a day's hot pages."""
+        """Set the pragmas: WAL, how durable, and a cache that holds a day's hot pages.
+
+        The transactions of the connection begin and end with explicit statements.
+        """
         connection.execution_options(isolation_level="AUTOCOMMIT")
         # what is set here must not come back to a caller's pool
         connection.detach()
@@ -122,20 +172,20 @@ class SqliteDialect(Dialect):
         ):
             connection.exec_driver_sql(f"PRAGMA {pragma}")
 
-    def is_busy(self, error: Exception) -> bool:
+    def is_busy(self, error: BaseException) -> bool:
         """Whether SQLite said busy or locked, in any of their kinds."""
-        code = getattr(_original(error), "sqlite_errorcode", None)
+        code = getattr(original(error), "sqlite_errorcode", None)
         return isinstance(code, int) and code & 0xFF in _BUSY
 
-    def is_fault(self, error: Exception) -> bool:
+    def is_fault(self, error: BaseException) -> bool:
         """Whether it is an error of the file, the disk or the lock, not of a statement."""
+        cause = original(error)
         return (
-            isinstance(
-                _original(error), (sqlite3.OperationalError, sqlite3.InterfaceError, sqlite3.InternalError)
-            )
-            or type(_original(error)) is sqlite3.DatabaseError
+            isinstance(cause, (sqlite3.OperationalError, sqlite3.InterfaceError, sqlite3.InternalError))
+            or type(cause) is sqlite3.DatabaseError
         )
 
 
-def _original(error: Exception) -> BaseException:
+def original(error: BaseException) -> BaseException:
+    """Return the driver's error inside SQLAlchemy's."""
     return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error

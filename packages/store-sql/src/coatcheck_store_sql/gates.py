@@ -11,7 +11,9 @@ from attrs import define, evolve, field
 
 from coatcheck.gates import Gate, GateUsage, Pause, Rate
 from coatcheck.task import as_millis, from_millis, millis
+from coatcheck_store_sql.dialects import Guard
 from coatcheck_store_sql.places import SUBMIT
+from coatcheck_store_sql.words import name_of, named, written
 
 if TYPE_CHECKING:
     from coatcheck_store_sql.step import Step
@@ -20,8 +22,8 @@ __all__ = [
     "GateState",
     "delete_gate",
     "gate_usages",
+    "lock_gates",
     "pause_gate",
-    "read_gates",
     "released",
     "resume_gate",
     "return_grants",
@@ -50,9 +52,13 @@ class GateState:
     _room: int | None = None
     """How many more may pass in this step; None until it is asked for."""
 
+    def reached(self, now: int) -> int:
+        """Return `now`, but never before the last grant: a clock that was set back must not open the window anew."""
+        return max(now, self.grants[-1][0]) if self.grants else now
+
     def granted(self, now: int) -> int:
         """Return the grants in the window that ends at `now`."""
-        rate = self.gate.rate
+        rate, now = self.gate.rate, self.reached(now)
         return sum(count for at, count in self.grants if at > now - millis(rate.per)) if rate else 0
 
     def is_open(self, kind: str, now: int) -> bool:
@@ -78,6 +84,7 @@ class GateState:
             return None
         if gate.rate is None:
             return now
+        now = self.reached(now)
         per, left = millis(gate.rate.per), self.granted(now)
         for at, count in self.grants:
             if at > now - per:
@@ -115,7 +122,7 @@ class GateState:
         rate = self.gate.rate
         if rate is None:
             return None
-        per = millis(rate.per)
+        per, now = millis(rate.per), self.reached(now)
         kept = [entry for entry in self.grants if entry[0] > now - per]
         if len(kept) > MAX_GRANTS:
             merged: dict[int, list[int]] = {}
@@ -127,9 +134,12 @@ class GateState:
         return json.dumps(kept, separators=(",", ":"))
 
 
-def read_gates(step: Step, names: Iterable[str]) -> dict[str, GateState]:
-    """Return the gates of these names; those that are not defined are open."""
-    wanted = dict.fromkeys(names)
+def lock_gates(step: Step, names: Iterable[str]) -> dict[str, GateState]:
+    """Return the gates of these names, locked until the step is committed; those that are not defined are open.
+
+    The locks are taken by name, in one order everywhere. A step that needs several takes them in one go.
+    """
+    wanted = sorted(set(names))
     states = {name: GateState(Gate(name=name), defined=False) for name in wanted}
     for row in step.rows_among(step.sql.gates_by_name, "names", wanted):
         state = _state(step, row)
@@ -142,8 +152,8 @@ def _state(step: Step, row: Sequence[Any]) -> GateState:
     pause = None
     if columns["pause_since"] is not None:
         pause = Pause(
-            reason=columns["pause_reason"],
-            who=columns["pause_who"],
+            reason=name_of(columns["pause_reason"]),
+            who=None if columns["pause_who"] is None else name_of(columns["pause_who"]),
             since=from_millis(columns["pause_since"]),
             until=None if columns["pause_until"] is None else from_millis(columns["pause_until"]),
         )
@@ -161,14 +171,15 @@ def _state(step: Step, row: Sequence[Any]) -> GateState:
 
 def released(step: Step, names: Iterable[str]) -> None:
     """Say that these gates may have room now: what is parked under them is to be looked at."""
-    step.many(step.sql.wake_parking, [{"_gate": name, "now": step.now_ms} for name in names])
+    rows = [{"_gate": name, "now": step.now_ms} for name in sorted(names)]
+    step.news = step.news or bool(rows)
+    step.many(step.sql.wake_parking, rows)
 
 
-def return_grants(step: Step, grants: Collection[tuple[str, datetime]]) -> None:
+def return_grants(
+    step: Step, states: Mapping[str, GateState], grants: Iterable[tuple[str, datetime]]
+) -> None:
     """Give rate grants back that were taken at these times and not used."""
-    if not grants:
-        return
-    states = read_gates(step, [name for name, _ in grants])
     changed: dict[str, GateState] = {}
     for name, at in grants:
         if states[name].gate.rate is not None and states[name].put_back(as_millis(at)):
@@ -181,7 +192,7 @@ def write_grants(step: Step, states: Mapping[str, GateState]) -> None:
     """Write the windows of these gates."""
     step.many(
         step.sql.set_grants,
-        [{"_name": name, "grants": state.grants_text(step.now_ms)} for name, state in states.items()],
+        [{"_name": name, "grants": states[name].grants_text(step.now_ms)} for name in sorted(states)],
     )
 
 
@@ -190,16 +201,16 @@ def write_grants(step: Step, states: Mapping[str, GateState]) -> None:
 
 def set_gate(step: Step, wanted: Gate, *, only_if_new: bool) -> None:
     """Set the limits of a gate and leave its pause."""
-    state = read_gates(step, [wanted.name])[wanted.name]
+    state = _lock_to_define(step, named(wanted.name))
     if only_if_new and state.limited:
         return
-    _put(step, evolve(state, gate=evolve(wanted, pause=state.gate.pause), limited=True))
+    _put(step, evolve(state, gate=evolve(wanted, name=state.gate.name, pause=state.gate.pause), limited=True))
 
 
 def pause_gate(step: Step, name: str, reason: str, who: str | None, duration: timedelta | None) -> None:
     """Let a gate grant nothing, for `duration` or until it is resumed, unless a longer pause is in force."""
+    state = _lock_to_define(step, named(name))
     until = None if duration is None else from_millis(step.now_ms + millis(duration))
-    state = read_gates(step, [name])[name]
     if state.gate.paused_at(step.now) and state.gate.pause and _outlasts(state.gate.pause.until, until):
         return
     pause = Pause(reason=reason, who=who, since=step.now, until=until)
@@ -212,15 +223,25 @@ def _outlasts(until: datetime | None, other: datetime | None) -> bool:
 
 def resume_gate(step: Step, name: str) -> None:
     """Undo a pause."""
-    state = read_gates(step, [name])[name]
+    name = named(name)
+    state = lock_gates(step, [name])[name]
     if state.gate.pause is not None:
         _put(step, evolve(state, gate=evolve(state.gate, pause=None)))
 
 
 def delete_gate(step: Step, name: str) -> None:
     """Forget a gate; it is open then."""
-    step.run(step.sql.drop_gate, _name=name)
-    released(step, [name])
+    step.run(step.sql.drop_gate, _name=named(name))
+    released(step, [named(name)])
+
+
+def _lock_to_define(step: Step, name: str) -> GateState:
+    """Return a gate that is about to be defined; if it is not yet, with no step on its way that takes its slots."""
+    state = lock_gates(step, [name])[name]
+    if not state.defined:
+        step.alone(Guard.COUNTING)
+        state = lock_gates(step, [name])[name]
+    return state
 
 
 def _put(step: Step, state: GateState) -> None:
@@ -234,8 +255,8 @@ def _put(step: Step, state: GateState) -> None:
         concurrency=gate.concurrency,
         rate_count=gate.rate.count if gate.rate else None,
         rate_per=millis(gate.rate.per) if gate.rate else None,
-        pause_reason=gate.pause.reason if gate.pause else None,
-        pause_who=gate.pause.who if gate.pause else None,
+        pause_reason=written(gate.pause.reason) if gate.pause else None,
+        pause_who=written(gate.pause.who) if gate.pause and gate.pause.who is not None else None,
         pause_since=as_millis(gate.pause.since) if gate.pause else None,
         pause_until=as_millis(gate.pause.until) if gate.pause and gate.pause.until else None,
         used=state.used,
@@ -249,8 +270,9 @@ def gate_usages(step: Step, names: Collection[str] | None) -> list[GateUsage]:
     states = [_state(step, row) for row in step.rows(step.sql.all_gates)]
     usages = []
     for state in sorted(states, key=lambda state: state.gate.name):
-        if names is None or state.gate.name in names:
+        name = name_of(state.gate.name)
+        if names is None or name in names:
             over = state.gate.pause is not None and not state.gate.paused_at(step.now)
-            gate = evolve(state.gate, pause=None) if over else state.gate
+            gate = evolve(state.gate, name=name, pause=None if over else state.gate.pause)
             usages.append(GateUsage(gate=gate, used=state.used, granted=state.granted(step.now_ms)))
     return usages

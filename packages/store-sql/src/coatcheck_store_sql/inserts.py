@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ScalarSelect, insert, literal, or_, select, update
-from sqlalchemy.dialects import sqlite
+from attrs import frozen
+from sqlalchemy import ColumnElement, insert, literal, or_, select, update
 from sqlalchemy.sql.elements import ClauseElement
 
 from coatcheck.clock import SystemClock
-from coatcheck.errors import ConfigurationError
 from coatcheck.lifecycle import created
-from coatcheck.task import TaskDraft, as_millis
+from coatcheck.task import Task, TaskDraft, as_millis
 from coatcheck_store_sql.adding import spill_new
+from coatcheck_store_sql.insert_dialects import InsertDialect, insert_dialect
 from coatcheck_store_sql.lanes import Lane, query_lane, submit_lane
-from coatcheck_store_sql.places import SUBMIT, Place, place_of
+from coatcheck_store_sql.places import Place, place_of
 from coatcheck_store_sql.rows import new_columns
 from coatcheck_store_sql.schema import Schema
 
-__all__ = ["insert_statements"]
+__all__ = ["ParamStyle", "Ready", "Written", "insert_statements", "statements"]
+
+ParamStyle = Literal["qmark", "format", "numeric_dollar"]
+Written = list[tuple[str, tuple[Any, ...]]]
 
 _SUBMIT_PLACE, _QUERY_PLACE = 1, 2
 """Stand for the lanes' ids, which only the database knows."""
+
+
+@frozen
+class Ready:
+    """What a store knows of drafts that are to be added by others."""
+
+    now: datetime
+    """The store's time."""
+    lanes: Mapping[Lane, int]
+    """The ids of their lanes, which are there; the store ranks by their mode."""
 
 
 def insert_statements(
@@ -30,91 +44,115 @@ def insert_statements(
     dialect: str = "sqlite",
     *,
     table_prefix: str = "coatcheck_",
-    paramstyle: Literal["qmark", "format"] = "qmark",
-) -> list[tuple[str, tuple[Any, ...]]]:
+    schema: str | None = None,
+    paramstyle: ParamStyle | None = None,
+    now: datetime | None = None,
+) -> Written:
     """Return statements with their parameters that add the drafts, to be executed in this order in one transaction.
 
     For a caller whose transaction is not SQLAlchemy's; `Manager.prepare` makes the drafts, and the tables have
     to be there. The database refuses, by an integrity error, an id or a dedup key that is taken, and a ranking
     mode that is not the store's; nothing of it is kept if the caller rolls back then. Workers see the tasks
-    when the transaction commits.
+    when the transaction commits, and on PostgreSQL they are told.
+
+    Where the store is at hand, `SqlStore.insert_statements` is better: it stamps by the server's clock, and the
+    first task of a handler with new gates makes nobody wait who adds another one of that kind meanwhile.
 
     Args:
         drafts: what `Manager.prepare` returned.
-        dialect: the kind of database; ``"sqlite"``.
+        dialect: the kind of database: ``"sqlite"``, ``"postgresql"``, ``"mysql"`` or ``"mariadb"``.
         table_prefix: that of the store.
-        paramstyle: ``"qmark"`` (``?``) as sqlite3 takes it, or ``"format"`` (``%s``) as Django takes it.
+        schema: that of the store.
+        paramstyle: ``"qmark"`` (``?``) as sqlite3 takes it, ``"format"`` (``%s``) as Django, psycopg and the drivers
+            of MySQL take it, or ``"numeric_dollar"`` (``$1``) as asyncpg takes it; None is ``"qmark"`` for SQLite,
+            else ``"format"``.
+        now: the store's time; None is this host's, which has to be in step with the server's: a task is created,
+            and late, by as much as the clocks differ.
 
     Raises:
         ConfigurationError: the dialect is not served.
         NotPersistable: something in a draft cannot be stored.
     """
-    if dialect != "sqlite":
-        message = f"there are no insert statements for {dialect!r} yet; there are: sqlite"
-        raise ConfigurationError(message)
-    compiler = sqlite.dialect(paramstyle=paramstyle)
-    statements = []
-    for construct in _constructs(Schema(table_prefix), drafts):
-        compiled = construct.compile(dialect=compiler)
-        names = getattr(compiled, "positiontup", None) or ()
-        statements.append((str(compiled), tuple(compiled.params[name] for name in names)))
-    return statements
+    found = insert_dialect(dialect, table_prefix, schema, paramstyle)
+    return statements(found, drafts, now or SystemClock().now())
 
 
-def _constructs(schema: Schema, drafts: Sequence[TaskDraft]) -> Iterator[ClauseElement]:
-    now = SystemClock().now()
-    lanes = dict.fromkeys(lane(draft.route) for draft in drafts for lane in (submit_lane, query_lane))
-    for lane in lanes:
-        yield from _ensure_lane(schema, lane)
-    for mode in sorted({draft.rank.mode for draft in drafts}):
-        yield sqlite.insert(schema.meta).values(name="rank_mode", text=mode).on_conflict_do_nothing()
+def statements(
+    dialect: InsertDialect, drafts: Sequence[TaskDraft], now: datetime, ready: Ready | None = None
+) -> Written:
+    """Return the statements for a dialect; `ready` is what a store knows of the drafts.
+
+    Raises:
+        NotPersistable: something in a draft cannot be stored.
+    """
+    if not drafts:
+        return []
+    return [dialect.compiled(construct) for construct in _constructs(dialect, drafts, now, ready)]
+
+
+def _constructs(
+    dialect: InsertDialect, drafts: Sequence[TaskDraft], now: datetime, ready: Ready | None
+) -> Iterator[ClauseElement]:
+    ids: Mapping[Lane, ColumnElement[int]]
+    modes = sorted({draft.rank.mode for draft in drafts})
+    if ready is None:
+        lanes = {lane(draft.route) for draft in drafts for lane in (submit_lane, query_lane)}
+        # in one order everywhere, since an insert waits for another transaction's insert of the same lane
+        ordered = sorted(lanes, key=lambda lane: lane.digest)
+        yield from dialect.lanes(ordered)
+        for mode in modes:
+            yield from dialect.rank_mode(mode)
+        ids = {lane: dialect.lane_id(lane, number) for number, lane in enumerate(ordered)}
+    else:
+        ids = {lane: literal(lane_id) for lane, lane_id in ready.lanes.items()}
     for draft in drafts:
         task = created(draft, now)
-        columns = new_columns(task)
-        place = place_of(task, _SUBMIT_PLACE, _QUERY_PLACE, as_millis(now))
-        mine = submit_lane(draft.route)
-        bodies = spill_new(columns)
-        values = {**columns, **place._asdict(), **_looked_up(schema, draft, place, columns["rank"])}
-        yield insert(schema.task).values(values)
-        seq = select(schema.task.c.seq).where(schema.task.c.id == draft.id).scalar_subquery()
-        for part, text in bodies:
-            yield insert(schema.body).values(task=seq, part=part, text=text)
-        if place.turn is not None:
-            head = schema.lane.c.head
-            yield (
-                update(schema.lane)
-                .where(schema.lane.c.digest == mine.digest, or_(head.is_(None), head > place.turn))
-                .values(head=place.turn)
-            )
+        rank = None if ready is not None else draft.rank.mode
+        yield from _task(dialect, task, _place(dialect, task, now, ready), ids, rank)
+    if dialect.announcement is not None:
+        yield dialect.announcement
 
 
-def _ensure_lane(schema: Schema, lane: Lane) -> Iterator[ClauseElement]:
-    yield (
-        sqlite.insert(schema.lane)
-        .values(digest=lane.digest, kind=lane.kind, handler_key=lane.handler_key, gates=lane.gates_text)
-        .on_conflict_do_nothing()
-    )
-    yield sqlite.insert(schema.attendance).values(handler_key=lane.handler_key, at=0).on_conflict_do_nothing()
-    for gate in lane.gates if lane.kind == SUBMIT else ():
-        found = select(literal(gate), schema.lane.c.id).where(schema.lane.c.digest == lane.digest)
-        yield sqlite.insert(schema.lane_gate).from_select(["gate", "lane"], found).on_conflict_do_nothing()
+def _place(dialect: InsertDialect, task: Task, now: datetime, ready: Ready | None) -> Place:
+    """Return where a task stands at first; on a server it sleeps, so that the transaction locks no lane."""
+    at = as_millis(now)
+    place = place_of(task, _SUBMIT_PLACE, _QUERY_PLACE, at)
+    if place.lane is None or not dialect.concurrent:
+        return place
+    # this host's clock may be ahead of the server's
+    return place._replace(lane=None, turn=None, asleep_until=0 if ready is None else at)
 
 
-def _looked_up(
-    schema: Schema, draft: TaskDraft, place: Place, turn: str
-) -> dict[str, ScalarSelect[Any] | None]:
-    """Return the columns whose values only the database knows."""
-    ids = {
-        lane: select(schema.lane.c.id).where(schema.lane.c.digest == lane.digest).scalar_subquery()
-        for lane in (submit_lane(draft.route), query_lane(draft.route))
-    }
-    submit, query = ids[submit_lane(draft.route)], ids[query_lane(draft.route)]
-    meta = schema.meta
-    # null, and refused, if the store ranks by another mode
-    rank = select(literal(turn)).where(meta.c.name == "rank_mode", meta.c.text == draft.rank.mode)
-    return {
+def _task(
+    dialect: InsertDialect,
+    task: Task,
+    place: Place,
+    ids: Mapping[Lane, ColumnElement[int]],
+    mode: str | None,
+) -> Iterator[ClauseElement]:
+    schema: Schema = dialect.schema
+    columns = new_columns(task)
+    bodies = spill_new(columns)
+    submit = ids[submit_lane(task.route)]
+    values = {
+        **columns,
+        **place._asdict(),
         "submit_lane": submit,
-        "query_lane": query,
-        "lane": submit if place.lane == _SUBMIT_PLACE else None,
-        "rank": rank.select_from(meta).scalar_subquery(),
+        "query_lane": ids[query_lane(task.route)],
+        "lane": submit if place.lane is not None else None,
     }
+    if mode is not None:
+        # null, and refused, if the store ranks by another mode
+        values["rank"] = dialect.if_mode(mode, columns["rank"])
+    yield insert(schema.task).values(values)
+    seq = select(schema.task.c.seq).where(schema.task.c.id == columns["id"]).scalar_subquery()
+    for part, text in bodies:
+        yield insert(schema.body).values(task=seq, part=part, text=text)
+    if place.turn is not None:
+        head = schema.lane.c.head
+        digest = submit_lane(task.route).digest
+        yield (
+            update(schema.lane)
+            .where(schema.lane.c.digest == digest, or_(head.is_(None), head > place.turn))
+            .values(head=place.turn)
+        )

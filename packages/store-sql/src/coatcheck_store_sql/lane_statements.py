@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import and_, bindparam, delete, func, literal_column, or_, select, update
 
 from coatcheck_store_sql.statement import Maker, Statement
 
@@ -107,32 +107,82 @@ class LaneStatements(Maker):
         )
 
     @cached_property
-    def set_lane(self) -> Statement:
-        """Write head and parked_by of lane `_id`."""
+    def heads(self) -> Statement:
+        """Of the lanes whose id is in `ids`: id, head."""
+        lane = self.schema.lane
+        return self._make(select(lane.c.id, lane.c.head).where(self.dialect.among(lane.c.id, "ids")))
+
+    @cached_property
+    def lock_lanes(self) -> Statement:
+        """The lanes whose id is in `ids`, locked in the order of their ids: id."""
         lane = self.schema.lane
         return self._make(
-            update(lane)
-            .where(lane.c.id == bindparam("_id"))
-            .values(head=bindparam("head"), parked_by=bindparam("parked_by"))
+            select(lane.c.id)
+            .where(self.dialect.among(lane.c.id, "ids"))
+            .order_by(lane.c.id)
+            .with_for_update()
         )
 
     @cached_property
-    def hold(self) -> Statement:
-        """Add `count` to what lane `_id` holds."""
+    def park_lane(self) -> Statement:
+        """Write `parked_by` of lane `_id`."""
         lane = self.schema.lane
         return self._make(
+            update(lane).where(lane.c.id == bindparam("_id")).values(parked_by=bindparam("parked_by"))
+        )
+
+    @cached_property
+    def raise_head(self) -> Statement:
+        """Let the lane `_id` begin at its first task; null, if it is empty."""
+        lane, task = self.schema.lane, self.schema.task
+        first = (
+            select(task.c.turn)
+            .where(task.c.lane == lane.c.id, task.c.turn >= lane.c.head)
+            .order_by(task.c.turn)
+            .limit(1)
+            .scalar_subquery()
+        )
+        return self._make(
+            update(lane).where(lane.c.id == bindparam("_id"), lane.c.head.is_not(None)).values(head=first)
+        )
+
+    @cached_property
+    def follow_lane(self) -> Statement:
+        """Let the lane `_id` begin at `turn`, or at its first task if that is before.
+
+        It may begin before its first task then; so who comes after `turn` finds nothing to lower.
+        """
+        lane, task = self.schema.lane, self.schema.task
+        before = (
+            select(task.c.turn)
+            .where(
+                task.c.lane == lane.c.id,
+                task.c.turn >= lane.c.head,
+                task.c.turn < bindparam("turn", type_=task.c.turn.type),
+            )
+            .order_by(task.c.turn)
+            .limit(1)
+            .scalar_subquery()
+        )
+        turn = bindparam("turn", type_=task.c.turn.type)
+        return self._make(
             update(lane)
-            .where(lane.c.id == bindparam("_id"))
-            .values(holding=lane.c.holding + bindparam("count"))
+            .where(lane.c.id == bindparam("_id"), lane.c.head < turn)
+            .values(head=func.coalesce(before, turn))
         )
 
     # ------------------------------------------------------------------ gates
 
     @cached_property
     def gates_by_name(self) -> Statement:
-        """The whole rows of the gates whose name is in `names`."""
+        """The whole rows of the gates whose name is in `names`, locked in the order of their names."""
         gate = self.schema.gate
-        return self._make(select(gate).where(self.dialect.among(gate.c.name, "names")))
+        return self._make(
+            select(gate)
+            .where(self.dialect.among(gate.c.name, "names"))
+            .order_by(gate.c.name)
+            .with_for_update()
+        )
 
     @cached_property
     def all_gates(self) -> Statement:
@@ -174,20 +224,20 @@ class LaneStatements(Maker):
     @cached_property
     def slots_of_gate(self) -> Statement:
         """How many slots tasks hold that name `gate`: count."""
-        lane, lane_gate = self.schema.lane, self.schema.lane_gate
+        task, lane_gate = self.schema.task, self.schema.lane_gate
         return self._make(
-            select(func.coalesce(func.sum(lane.c.holding), 0))
+            select(func.count())
             .select_from(lane_gate)
-            .join(lane, lane.c.id == lane_gate.c.lane)
-            .where(lane_gate.c.gate == bindparam("gate"))
+            .join(task, task.c.submit_lane == lane_gate.c.lane)
+            .where(lane_gate.c.gate == bindparam("gate"), task.c.holds_slots == literal_column("1"))
         )
 
     @cached_property
     def awake(self) -> Statement:
-        """The first `limit` gates whose parked lanes are to be looked at by `now`: gate."""
+        """The first `limit` gates whose parked lanes are to be looked at by `now`: gate, wake_at."""
         parking = self.schema.parking
         return self._make(
-            select(parking.c.gate)
+            select(parking.c.gate, parking.c.wake_at)
             .where(
                 parking.c.kind == bindparam("kind"),
                 parking.c.handler_key == bindparam("handler_key"),
@@ -215,7 +265,10 @@ class LaneStatements(Maker):
 
     @cached_property
     def clear_parking(self) -> Statement:
-        """Forget the parking of `_gate`, `_kind` and `_handler_key` if no lane is parked there any more."""
+        """Forget the parking of `_gate`, `_kind` and `_handler_key` if no lane is parked there any more.
+
+        And if it is as it was found: somebody else may be parking there at this moment.
+        """
         parking, lane = self.schema.parking, self.schema.lane
         parked = select(lane.c.id).where(
             lane.c.kind == bindparam("_kind"),
@@ -228,6 +281,7 @@ class LaneStatements(Maker):
                     parking.c.gate == bindparam("_gate"),
                     parking.c.kind == bindparam("_kind"),
                     parking.c.handler_key == bindparam("_handler_key"),
+                    parking.c.wake_at == bindparam("_wake_at"),
                     ~parked.exists(),
                 )
             )

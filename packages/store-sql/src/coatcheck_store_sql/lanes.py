@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from coatcheck.codec import dumps, loads
 from coatcheck.task import Route
 from coatcheck_store_sql.places import QUERY, SUBMIT
+from coatcheck_store_sql.words import named
 
 if TYPE_CHECKING:
     from coatcheck_store_sql.step import Step
 
-__all__ = ["Lane", "Lanes", "lane_ids", "lanes_of", "query_lane", "submit_lane"]
+__all__ = ["Lane", "Lanes", "lane_ids", "lanes_of", "lower_heads", "query_lane", "submit_lane"]
 
 
 class Lane(NamedTuple):
-    """What a lane is; immutable."""
+    """What a lane is; immutable. Handler and gates are named as in columns, see `words`."""
 
     kind: str
     """`SUBMIT` or `QUERY`."""
@@ -42,29 +43,39 @@ class Lane(NamedTuple):
 @lru_cache(maxsize=4096)
 def submit_lane(route: Route) -> Lane:
     """Return the lane in which a task waits to be submitted."""
-    return Lane(SUBMIT, route.handler_key, tuple(sorted(set(route.gates))))
+    return Lane(SUBMIT, named(route.handler_key), tuple(sorted(set(map(named, route.gates)))))
 
 
 @lru_cache(maxsize=4096)
 def query_lane(route: Route) -> Lane:
     """Return the lane in which a task waits to be queried."""
-    return Lane(QUERY, route.handler_key, () if route.query_gate is None else (route.query_gate,))
+    return Lane(
+        QUERY, named(route.handler_key), () if route.query_gate is None else (named(route.query_gate),)
+    )
 
 
 class Lanes:
     """The lanes that a process has met, by id and back."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: Lanes | None = None) -> None:
         self._by_id: dict[int, Lane] = {}
         self._ids: dict[Lane, int] = {}
+        self._base = base
 
     def id_of(self, lane: Lane) -> int | None:
         """Return its id, if it is known."""
-        return self._ids.get(lane)
+        found = self._ids.get(lane)
+        return self._base.id_of(lane) if found is None and self._base is not None else found
 
     def get(self, lane_id: int) -> Lane | None:
         """Return the lane, if it is known."""
-        return self._by_id.get(lane_id)
+        found = self._by_id.get(lane_id)
+        return self._base.get(lane_id) if found is None and self._base is not None else found
+
+    def merge(self, others: Lanes) -> None:
+        """Learn what others have learnt."""
+        self._by_id.update(others._by_id)
+        self._ids.update(others._ids)
 
     def learn(self, lane_id: int, lane: Lane) -> None:
         """Remember it."""
@@ -85,7 +96,8 @@ def lane_ids(step: Step, lanes: Iterable[Lane]) -> dict[Lane, int]:
     if not missing:
         return known
     found = _found(step, missing)
-    new = [lane for lane in missing if lane not in found]
+    # in one order everywhere, since an insert waits for another step's insert of the same lane
+    new = sorted((lane for lane in missing if lane not in found), key=lambda lane: lane.digest)
     if new:
         step.many(
             step.sql.insert_lane,
@@ -100,7 +112,8 @@ def lane_ids(step: Step, lanes: Iterable[Lane]) -> dict[Lane, int]:
             ],
         )
         step.many(
-            step.sql.insert_handler, [{"handler_key": key} for key in {lane.handler_key for lane in new}]
+            step.sql.insert_handler,
+            [{"handler_key": key} for key in sorted({lane.handler_key for lane in new})],
         )
         found |= _found(step, new)
         step.many(
@@ -127,6 +140,26 @@ def lanes_of(step: Step, ids: Iterable[int]) -> dict[int, Lane]:
         known[lane_id] = _lane(kind, handler_key, gates)
         step.memory.lanes.learn(lane_id, known[lane_id])
     return known
+
+
+def lower_heads(step: Step, heads: Mapping[int, str]) -> None:
+    """Let these lanes begin at these turns at the latest: tasks have come to stand there."""
+    if not heads:
+        return
+    step.news = True
+    step.enter_lanes(heads)
+    low = sorted(heads)
+    if len(low) > 1 and step.dialect.concurrent:
+        held = dict(step.rows_among(step.sql.heads, "ids", low))
+        low = [lane for lane in low if _begins_after(held.get(lane), heads[lane])]
+        # in one order everywhere, since others may be lowering some of them, too
+        for _ in step.rows_among(step.sql.lock_lanes, "ids", low):
+            pass
+    step.many(step.sql.lower_head, [{"_id": lane, "head": heads[lane]} for lane in low])
+
+
+def _begins_after(head: str | None, turn: str) -> bool:
+    return head is None or head > turn
 
 
 def _found(step: Step, lanes: Iterable[Lane]) -> dict[Lane, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coatcheck.task import Schedule, Status, Task, as_millis, millis
+from coatcheck_store_sql.words import named
 
 __all__ = [
     "ANYONE",
@@ -80,14 +81,14 @@ def place_of(task: Task, submit_lane: int, query_lane: int, now: int) -> Place:
         return NOWHERE
     deadline = as_millis(task.schedule.deadline_at)
     if task.status is Status.SUBMITTING:
-        who = task.route.handler_key if task.submission_started else ANYONE
+        who = named(task.route.handler_key) if task.submission_started else ANYONE
         return Place(stale_for=who, stale_at=_lease_end(task) or now, expires_at=deadline)
     if task.status is Status.PENDING_SUBMIT:
         return _pending(task, submit_lane, deadline, now)
     due = max(as_millis(task.schedule.due_at), _lease_end(task) or 0)
     if task.cancellation_requested_at is not None:
         since = max(as_millis(task.cancellation_requested_at), _lease_end(task) or 0)
-        return Place(stale_for=task.route.handler_key, stale_at=since, expires_at=deadline)
+        return Place(stale_for=named(task.route.handler_key), stale_at=since, expires_at=deadline)
     if deadline <= now:
         return Place(expires_at=deadline)
     return Place(lane=query_lane, turn=time_turn(due, task.id), expires_at=deadline)

@@ -15,6 +15,7 @@ from coatcheck_store_sql.records import read_rows
 from coatcheck_store_sql.rows import external_key
 from coatcheck_store_sql.statements import Statement
 from coatcheck_store_sql.step import Step
+from coatcheck_store_sql.words import name_of, named, written
 
 __all__ = ["find", "get_many", "set_aside_rows", "stats"]
 
@@ -47,13 +48,13 @@ def _search(step: Step, query: Filter, after: str | None, limit: int) -> Any:  #
     if after is not None:
         conditions.append(task.c.id > after)
     if query.statuses:
-        conditions.append(task.c.status.in_(sorted(status.value for status in query.statuses)))
+        conditions += _of_status(step, query.statuses)
     if query.handler_keys:
-        conditions.append(task.c.handler_key.in_(sorted(query.handler_keys)))
+        conditions.append(task.c.handler_key.in_(sorted(map(named, query.handler_keys))))
     for name in ("tenant_id", "account_id", "dedup_key"):
         wanted = getattr(query, name)
         if wanted is not None:
-            conditions.append(task.c[name] == wanted)
+            conditions.append(task.c[name] == written(wanted))
     if query.external_task_id is not None:
         conditions.append(task.c.external_key == external_key(query.external_task_id))
     if query.created_before is not None:
@@ -75,12 +76,29 @@ def set_aside_rows(step: Step, limit: int) -> list[SetAside]:
         .limit(limit)
     )
     return [
-        SetAside(task_id=task_id, reason=reason, since=from_millis(at))
+        SetAside(task_id=task_id, reason=name_of(reason), since=from_millis(at))
         for task_id, reason, at in step.rows(Statement(query, step.sql.dialect))
     ]
 
 
 # ------------------------------------------------------------------ statistics
+
+
+def _of_status(step: Step, statuses: Collection[Status]) -> list[ColumnElement[bool]]:
+    """Return conditions for tasks of these statuses.
+
+    No index is about the status alone: it would be written at every step. What follows from a status is what the
+    other indexes are about, and rows that are set aside are in none of them.
+    """
+    task = step.sql.schema.task
+    follows: ColumnElement[bool] = task.c.id.is_not(None)
+    if all(status is Status.SUBMITTING for status in statuses):
+        follows = task.c.stale_for.is_not(None) & task.c.stale_at.is_not(None)
+    elif not any(status.terminal for status in statuses):
+        follows = task.c.expires_at.is_not(None)
+    elif all(status.terminal for status in statuses):
+        follows = task.c.finished_at.is_not(None)
+    return [task.c.status.in_(sorted(status.value for status in statuses)), follows]
 
 
 def stats(step: Step) -> Stats:
@@ -98,11 +116,15 @@ def stats(step: Step) -> Stats:
     absent = [key for key in handlers if step.now_ms - seen.get(key, -(10**15)) >= _ATTENDED_MILLISECONDS]
     return Stats(
         now=step.now,
-        handlers=[HandlerStats(handler_key=key, by_status=handlers[key]) for key in sorted(handlers)],
+        handlers=[
+            HandlerStats(handler_key=name_of(key), by_status=handlers[key]) for key in sorted(handlers)
+        ],
         queue=_queue(step),
-        oldest_submitting=_age(step, func.min(task.c.status_since), task.c.status == Status.SUBMITTING.value),
+        oldest_submitting=_age(
+            step, func.min(task.c.status_since), and_(*_of_status(step, [Status.SUBMITTING]))
+        ),
         query_lateness=_age(step, func.min(task.c.due_at), _due_query(step)),
-        unattended={key: due for key in sorted(absent) if (due := _due_of(step, key))},
+        unattended={name_of(key): due for key in sorted(absent) if (due := _due_of(step, key))},
         set_aside=_rows(step, select(func.count()).where(task.c.set_aside_at.is_not(None)))[0][0],
     )
 
@@ -136,14 +158,14 @@ def _free(step: Step) -> ColumnElement[bool]:
 
 def _due_submission(step: Step) -> ColumnElement[bool]:
     task = step.sql.schema.task
-    pending = task.c.status == Status.PENDING_SUBMIT.value
-    return and_(pending, task.c.due_at <= step.now_ms, _free(step))
+    return and_(*_of_status(step, [Status.PENDING_SUBMIT]), task.c.due_at <= step.now_ms, _free(step))
 
 
 def _due_query(step: Step) -> ColumnElement[bool]:
     task = step.sql.schema.task
-    tracked = task.c.status.in_([Status.SUBMITTED.value, Status.RUNNING.value])
-    return and_(tracked, task.c.due_at <= step.now_ms, _free(step))
+    return and_(
+        *_of_status(step, [Status.SUBMITTED, Status.RUNNING]), task.c.due_at <= step.now_ms, _free(step)
+    )
 
 
 def _age(step: Step, since: ColumnElement[Any], condition: ColumnElement[bool]) -> timedelta | None:

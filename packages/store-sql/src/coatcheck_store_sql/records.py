@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from coatcheck.codec import isolated
 from coatcheck.errors import UndecodableRow
 from coatcheck.task import Task
-from coatcheck_store_sql.gates import released, return_grants
-from coatcheck_store_sql.lanes import Lane, lanes_of
-from coatcheck_store_sql.places import SUBMIT, Place, place_of
+from coatcheck_store_sql.gates import GateState, lock_gates, released, return_grants
+from coatcheck_store_sql.lanes import lanes_of, lower_heads
+from coatcheck_store_sql.places import NOWHERE, SUBMIT, Place, place_of
 from coatcheck_store_sql.rows import Record, changed_columns, read_row
 from coatcheck_store_sql.schema import PARTS
 from coatcheck_store_sql.statements import PLACE
 from coatcheck_store_sql.step import Step
+from coatcheck_store_sql.words import written
 
 __all__ = ["Changes", "read_records", "read_rows", "records_by_id", "records_by_seq"]
 
@@ -27,14 +28,21 @@ SPILL_CHARACTERS = 2_000
 # ------------------------------------------------------------------ reading
 
 
-def records_by_id(step: Step, ids: Iterable[str]) -> dict[str, Record]:
-    """Return the tasks of these ids that exist; what cannot be read is set aside, and left out."""
-    marks = list(step.rows_among(step.sql.marks_by_id, "ids", dict.fromkeys(ids)))
+def records_by_id(step: Step, ids: Iterable[str], *, lock: bool = True) -> dict[str, Record]:
+    """Return the tasks of these ids that exist; what cannot be read is set aside, and left out.
+
+    They are locked, in one order everywhere, unless they are only looked at.
+    """
+    marked = step.sql.lock_by_id if lock else step.sql.marks_by_id
+    marks = list(step.rows_among(marked, "ids", sorted(set(ids))))
     return {record.task.id: record for record in read_records(step, marks)}
 
 
 def records_by_seq(step: Step, seqs: Iterable[int]) -> list[Record]:
-    """Return the tasks of these rows, in this order; what cannot be read is set aside, and left out."""
+    """Return the tasks of these rows, in this order; what cannot be read is set aside, and left out.
+
+    Whoever changes them has locked them.
+    """
     wanted = list(seqs)
     marks = {mark[1]: mark for mark in step.rows_among(step.sql.marks_by_seq, "seqs", wanted)}
     return read_records(step, [marks[seq] for seq in wanted if seq in marks])
@@ -89,7 +97,8 @@ def _record(document: dict[str, Any]) -> Record:
 def set_aside(step: Step, broken: Sequence[tuple[int, str]]) -> None:
     """Take rows that cannot be read out of the way, with the reasons (S20)."""
     step.many(
-        step.sql.set_aside, [{"_seq": seq, "reason": reason, "now": step.now_ms} for seq, reason in broken]
+        step.sql.set_aside,
+        [{"_seq": seq, "reason": written(reason), "now": step.now_ms} for seq, reason in broken],
     )
 
 
@@ -99,8 +108,15 @@ def set_aside(step: Step, broken: Sequence[tuple[int, str]]) -> None:
 class Changes:
     """Collects what a step makes of tasks, and writes it: rows, lanes, slots, grants."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, gates: Mapping[str, GateState] | None = None) -> None:
+        """Begin.
+
+        Args:
+            step: the step.
+            gates: all that may be concerned, if they are locked already.
+        """
         self._step = step
+        self._gates = gates
         self._rows: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         self._bodies: list[dict[str, Any]] = []
         self._dropped: list[dict[str, Any]] = []
@@ -123,7 +139,7 @@ class Changes:
         spilled = self._spill(record, columns)
         columns["_seq"] = record.seq
         self._rows.setdefault(tuple(columns), []).append(columns)
-        self.enter(place)
+        self.enter(place, record.place)
         if after.holds_slots != before.holds_slots:
             self._holding[record.submit_lane] += int(after.holds_slots) - int(before.holds_slots)
         written = Record(
@@ -134,12 +150,17 @@ class Changes:
 
     def _spill(self, record: Record, columns: dict[str, Any]) -> frozenset[str]:
         """Move long parts out of `columns`; return which parts stand in `body` then."""
+        if not record.spilled and not any(
+            type(value) is str and len(value) > SPILL_CHARACTERS for value in columns.values()
+        ):
+            return record.spilled
         spilled = set(record.spilled)
         for part in PARTS:
             if part not in columns:
                 continue
             text = columns[part]
             if text is not None and len(text) > SPILL_CHARACTERS:
+                self._step.dialect.check_part(part, text)
                 self._bodies.append({"task": record.seq, "part": part, "text": text})
                 columns[part] = None
                 spilled.add(part)
@@ -150,9 +171,14 @@ class Changes:
             columns["spilled"] = " ".join(sorted(spilled)) or None
         return frozenset(spilled)
 
-    def enter(self, place: Place) -> None:
-        """Note that a task stands at `place`: its lane begins there at the latest."""
+    def enter(self, place: Place, before: Place = NOWHERE) -> None:
+        """Note that a task stands at `place`: its lane begins there at the latest.
+
+        Who moves back in its lane is no reason: until this step is committed, others see it where it stood before.
+        """
         if place.lane is not None and place.turn is not None:
+            if place.lane == before.lane and before.turn is not None and before.turn <= place.turn:
+                return
             head = self._heads.get(place.lane)
             if head is None or place.turn < head:
                 self._heads[place.lane] = place.turn
@@ -168,23 +194,25 @@ class Changes:
             step.many(sql.update_tasks(shape[:-1]), rows)
         step.many(sql.put_body, self._bodies)
         step.many(sql.drop_body, self._dropped)
-        step.many(sql.lower_head, [{"_id": lane, "head": head} for lane, head in self._heads.items()])
-        self._write_slots()
-        return_grants(step, self._grants)
+        lower_heads(step, self._heads)
+        self._write_gates()
 
-    def _write_slots(self) -> None:
+    def _write_gates(self) -> None:
+        """Count slots that were taken and released, give grants back, and wake what waits for either."""
         step = self._step
         moved = {lane: count for lane, count in self._holding.items() if count}
-        if not moved:
-            return
-        step.many(step.sql.hold, [{"_id": lane, "count": count} for lane, count in moved.items()])
         by_gate: Counter[str] = Counter()
-        lanes: dict[int, Lane] = lanes_of(step, moved)
-        for lane_id, count in moved.items():
-            if lanes[lane_id].kind == SUBMIT:
-                by_gate.update(dict.fromkeys(lanes[lane_id].gates, count))
-        step.many(step.sql.use_gate, [{"_name": gate, "count": count} for gate, count in by_gate.items()])
-        released(step, [gate for gate, count in by_gate.items() if count < 0])
+        for lane_id, lane in lanes_of(step, moved).items():
+            if lane.kind == SUBMIT:
+                by_gate.update(dict.fromkeys(lane.gates, moved[lane_id]))
+        names = {*by_gate, *(gate for gate, _ in self._grants)}
+        if not names:
+            return
+        gates = self._gates if self._gates is not None else lock_gates(step, names)
+        used = sorted((name, count) for name, count in by_gate.items() if count and gates[name].defined)
+        step.many(step.sql.use_gate, [{"_name": gate, "count": count} for gate, count in used])
+        released(step, [gate for gate, count in used if count < 0])
+        return_grants(step, gates, self._grants)
 
 
 def hand_out(task: Task) -> Task:

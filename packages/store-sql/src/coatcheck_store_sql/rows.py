@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -17,10 +17,11 @@ from typing import Any
 from attrs import define
 
 from coatcheck.codec import FIELDS, decode_task, dumps, encode_fields, loads
-from coatcheck.errors import UndecodableRow
+from coatcheck.errors import NotPersistable, UndecodableRow
 from coatcheck.task import Status, Task, as_millis
 from coatcheck_store_sql.places import Place, turn_of
 from coatcheck_store_sql.schema import PARTS
+from coatcheck_store_sql.words import named, written
 
 __all__ = [
     "Record",
@@ -66,27 +67,41 @@ def new_columns(task: Task) -> Columns:
     Raises:
         NotPersistable: something in it cannot be stored.
     """
-    if not task.id.isascii():
-        dumps(task.id, path="id")  # raises if it is no text
+    if not (task.id.isascii() and task.id.isprintable()):
+        _check_id(task.id)
     columns = _columns(encode_fields(task, FIELDS))
     columns |= {
         "rev": 0,
-        "handler_key": task.route.handler_key,
-        "tenant_id": task.route.tenant_id,
-        "account_id": task.route.account_id,
+        "handler_key": named(task.route.handler_key),
+        "tenant_id": _written(task.route.tenant_id),
+        "account_id": _written(task.route.account_id),
         "rank": turn_of(task.schedule, task.id),
         "priority": task.schedule.priority,
         "created_at": as_millis(task.schedule.created_at),
         "due_at": as_millis(task.schedule.due_at),
         "status_since": as_millis(task.schedule.created_at),
-        "dedup_key": task.identity.dedup_key,
+        "dedup_key": _written(task.identity.dedup_key),
         "dedup_holder": dedup_digest(task.route.tenant_id, task.identity.dedup_key),
     }
     return {name: value for name, value in columns.items() if value is not None or name in _ALWAYS}
 
 
+def _written(text: str | None) -> str | None:
+    return None if text is None else written(text)
+
+
 _ALWAYS = frozenset({"dedup_key", "dedup_holder", "metadata", "tenant_id", "account_id"})
 """Columns that inserts name even if they are null, so that there are few kinds of inserts."""
+
+
+def _check_id(task_id: str) -> None:
+    dumps(task_id, path="id")  # raises if it is no text
+    if any(ord(character) < _FIRST_PRINTABLE for character in task_id):
+        path, message = "id", f"has a control character: {task_id!r}; make ids of printable characters"
+        raise NotPersistable(path, message)
+
+
+_FIRST_PRINTABLE = 32
 
 
 def changed_columns(before: Task, after: Task) -> Columns:
@@ -139,7 +154,26 @@ def _text(name: str, value: Any) -> str:  # noqa: ANN401 - a part of a document
     return text
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+def _refuse(value: object) -> object:
+    message = f"{type(value).__name__} is no JSON"
+    raise TypeError(message)
+
+
+_LENIENCIES = (False, False, False)
+"""Keys are not sorted, none is left out, and NaN is no JSON."""
+
+
+def _make_encoder() -> Callable[[Any], str]:
+    """Return what writes compact JSON; the encoder in C is made once, which the library does for each text."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+    quote = json.encoder.encode_basestring
+    pieces = make(None, _refuse, quote, None, ":", ",", *_LENIENCIES)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_encode = _make_encoder()
 _FROM_OUTSIDE = frozenset({"params", "query_params", "metadata"})
 _FLAGS = frozenset({"holds_slots", "nudged"})
 

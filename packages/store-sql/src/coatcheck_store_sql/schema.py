@@ -17,7 +17,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    literal_column,
 )
+from sqlalchemy.dialects.mysql import LONGTEXT
 
 __all__ = ["PARTS", "SCHEMA_VERSION", "Schema"]
 
@@ -31,14 +33,15 @@ PARTS = (
 """Columns of `task` that hold JSON texts, and that move to `body` when they are long."""
 
 _KEY = BigInteger().with_variant(Integer, "sqlite")
+_LONG = Text().with_variant(LONGTEXT, "mysql", "mariadb")
 
 
 class Schema:
     """The tables of one store, under its prefix."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, schema: str | None = None) -> None:
         self.prefix = prefix
-        self.metadata = MetaData()
+        self.metadata = MetaData(schema=schema)
         self.meta = self._meta()
         self.task = self._task()
         self.body = self._body()
@@ -102,12 +105,11 @@ class Schema:
             Column("nudged", SmallInteger, nullable=False),
             Column("settled_by", String(64)),
             Column("set_aside_at", BigInteger),
-            Column("set_aside_reason", Text),
+            Column("set_aside_reason", _LONG),
             Column("spilled", Text),
-            *(Column(name, Text) for name in PARTS),
+            *(Column(name, _LONG) for name in PARTS),
         )
         self._index("task_id", task, "id", unique=True)
-        self._index("task_status", task, "status", "id", "handler_key")
         self._index("task_dedup", task, "dedup_holder", unique=True, partly=True)
         self._index("task_turn", task, "lane", "turn", partly=True)
         self._index("task_asleep", task, "handler_key", "asleep_until", partly=True)
@@ -116,6 +118,8 @@ class Schema:
         self._index("task_finished", task, "status", "finished_at", partly=True)
         self._index("task_external", task, "external_key", partly=True)
         self._index("task_set_aside", task, "set_aside_at", partly=True)
+        held = task.c.holds_slots == literal_column("1")
+        Index(f"{self.prefix}task_held", task.c.submit_lane, sqlite_where=held, postgresql_where=held)
         return task
 
     def _body(self) -> Table:
@@ -125,14 +129,14 @@ class Schema:
             self.metadata,
             Column("task", BigInteger, primary_key=True, autoincrement=False),
             Column("part", String(16), primary_key=True),
-            Column("text", Text, nullable=False),
+            Column("text", _LONG, nullable=False),
         )
 
     def _lane(self) -> Table:
-        """A handler and an exact set of gates. Lanes are never deleted; all but the last three columns are fixed.
+        """A handler and an exact set of gates. Lanes are never deleted; all but the last two columns are fixed.
 
         `head` is at or before the first turn in the lane, null if it is empty; `parked_by` the gate that was
-        closed when the lane was looked at last; `holding` counts the slots that its tasks hold.
+        closed when the lane was looked at last.
         """
         lane = Table(
             f"{self.prefix}lane",
@@ -141,10 +145,9 @@ class Schema:
             Column("digest", String(64), nullable=False),
             Column("kind", String(8), nullable=False),
             Column("handler_key", String(255), nullable=False),
-            Column("gates", Text, nullable=False),
+            Column("gates", _LONG, nullable=False),
             Column("head", String(160)),
             Column("parked_by", String(255)),
-            Column("holding", BigInteger, nullable=False, server_default="0"),
         )
         self._index("lane_digest", lane, "digest", unique=True)
         self._index("lane_head", lane, "kind", "handler_key", "parked_by", "head")
@@ -156,7 +159,7 @@ class Schema:
             f"{self.prefix}lane_gate",
             self.metadata,
             Column("gate", String(255), primary_key=True),
-            Column("lane", BigInteger, primary_key=True),
+            Column("lane", BigInteger, primary_key=True, autoincrement=False),
         )
 
     def _gate(self) -> Table:
@@ -194,14 +197,16 @@ class Schema:
         return parking
 
     def _nudge(self) -> Table:
-        """Callbacks for external ids that no task has yet."""
+        """Callbacks for external ids that no task has yet, numbered as they came."""
         nudge = Table(
             f"{self.prefix}nudge",
             self.metadata,
             Column("external_key", String(64), primary_key=True),
             Column("at", BigInteger, nullable=False),
+            Column("number", BigInteger, nullable=False),
         )
         self._index("nudge_at", nudge, "at")
+        self._index("nudge_number", nudge, "number")
         return nudge
 
     def _attendance(self) -> Table:

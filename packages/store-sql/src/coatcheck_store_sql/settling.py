@@ -22,6 +22,7 @@ from coatcheck.task import Lease, Task, from_millis, millis
 from coatcheck_store_sql.records import Changes, hand_out, records_by_id
 from coatcheck_store_sql.rows import Record, nudge_key
 from coatcheck_store_sql.step import Step
+from coatcheck_store_sql.words import named
 
 __all__ = ["Reminders", "renew", "settle", "start"]
 
@@ -158,10 +159,10 @@ def _settle(
 
 
 def gates_of(task: Task) -> tuple[str, ...]:
-    """Return the gates that the claim of `task` passed."""
+    """Return the gates that the claim of `task` passed, as columns name them."""
     if task.status.queryable:
-        return () if task.route.query_gate is None else (task.route.query_gate,)
-    return task.route.gates
+        return () if task.route.query_gate is None else (named(task.route.query_gate),)
+    return tuple(map(named, task.route.gates))
 
 
 class Reminders:

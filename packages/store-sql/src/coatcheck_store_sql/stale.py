@@ -13,6 +13,7 @@ from coatcheck_store_sql.places import ANYONE
 from coatcheck_store_sql.records import Changes, hand_out, records_by_seq
 from coatcheck_store_sql.rows import Record
 from coatcheck_store_sql.step import Step
+from coatcheck_store_sql.words import named
 
 __all__ = ["claim_stale"]
 
@@ -24,11 +25,12 @@ def claim_stale(
     step: Step, worker_id: str, handler_keys: Collection[str], limit: int, lease: timedelta
 ) -> Claims:
     """Claim up to `limit` tasks that need a decision, and take back submissions that were never started."""
-    attend(step, handler_keys)
+    mine = frozenset(map(named, handler_keys))
+    attend(step, mine)
     returned = _take_back(step)
     changes = Changes(step)
     tasks: list[Task] = []
-    for record in records_by_seq(step, _stale_rows(step, handler_keys, limit)) if limit > 0 else ():
+    for record in records_by_seq(step, _stale_rows(step, mine, limit)) if limit > 0 else ():
         task = claim(step, record.task, claimed_stale, worker_id, lease)
         tasks.append(changes.put(record, task).task)
     changes.write()
@@ -51,13 +53,13 @@ def _take_back(step: Step) -> int:
 def _give_back_grants(changes: Changes, record: Record) -> None:
     lease = record.task.lease
     if lease is not None and lease.granted_at is not None:
-        changes.give_back(record.task.route.gates, lease.granted_at)
+        changes.give_back(map(named, record.task.route.gates), lease.granted_at)
 
 
-def _stale_rows(step: Step, handler_keys: Collection[str], limit: int) -> list[int]:
+def _stale_rows(step: Step, mine: frozenset[str], limit: int) -> list[int]:
     """Return rows that need a decision which this worker may make: own handlers first, then anybody's."""
     found: dict[int, None] = {}
-    for seq in _candidates(step, frozenset(handler_keys), limit):
+    for seq in _candidates(step, mine, limit):
         found[seq] = None
         if len(found) >= limit:
             break

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import bindparam, delete, func, or_, select, update
 
 from coatcheck_store_sql.lane_statements import LaneStatements
 from coatcheck_store_sql.statement import PLACE, Statement
@@ -79,7 +79,7 @@ class Statements(TaskStatements, LaneStatements):
         """Remember a nudge."""
         return self._make(
             self.dialect.upsert(self.schema.nudge).values(
-                external_key=bindparam("external_key"), at=bindparam("at")
+                external_key=bindparam("external_key"), at=bindparam("at"), number=bindparam("number")
             )
         )
 
@@ -90,17 +90,17 @@ class Statements(TaskStatements, LaneStatements):
         return self._make(delete(nudge).where(nudge.c.external_key == bindparam("_external_key")))
 
     @cached_property
-    def drop_old_nudges(self) -> Statement:
-        """Forget nudges before `since`."""
-        nudge = self.schema.nudge
-        return self._make(delete(nudge).where(nudge.c.at < bindparam("since")))
+    def last_nudge(self) -> Statement:
+        """The last nudge's number: number."""
+        return self._make(select(func.max(self.schema.nudge.c.number)))
 
     @cached_property
-    def trim_nudges(self) -> Statement:
-        """Forget all but the latest `keep` nudges."""
+    def drop_old_nudges(self) -> Statement:
+        """Forget nudges before `since`, and those up to the number `first`."""
         nudge = self.schema.nudge
-        older = select(nudge.c.external_key).order_by(nudge.c.at.desc()).limit(1000).offset(bindparam("keep"))
-        return self._make(delete(nudge).where(nudge.c.external_key.in_(older)))
+        return self._make(
+            delete(nudge).where(or_(nudge.c.at < bindparam("since"), nudge.c.number <= bindparam("first")))
+        )
 
     @cached_property
     def attend(self) -> Statement:

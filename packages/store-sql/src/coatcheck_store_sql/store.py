@@ -1,16 +1,12 @@
-"""The store: each method names the step that a thread carries out."""
+"""The store: each method names the step that its room carries out."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
-
-from sqlalchemy import URL, Engine, create_engine
-from sqlalchemy.pool import NullPool
 
 from coatcheck.errors import ConfigurationError, InvalidParams, StoreUnavailable
 from coatcheck.events import Proof, Resolution
@@ -30,142 +26,73 @@ from coatcheck.store import (
     Stats,
     Store,
 )
-from coatcheck.task import Status, Task, TaskDraft, as_millis
-from coatcheck_store_sql import adding, claims, desk, gates, reading, settling, stale
-from coatcheck_store_sql.bell import Bell
-from coatcheck_store_sql.dialects import SqliteDialect
-from coatcheck_store_sql.migrations import upgrade_schema
+from coatcheck.task import Status, Task, TaskDraft
+from coatcheck_store_sql import claims, desk, gates, reading, settling, stale
+from coatcheck_store_sql.inserts import ParamStyle, Written
 from coatcheck_store_sql.places import QUERY, SUBMIT
-from coatcheck_store_sql.schema import Schema
-from coatcheck_store_sql.settings import SqlSettings
-from coatcheck_store_sql.statements import Statements
-from coatcheck_store_sql.step import Executor, Memory, Step
-from coatcheck_store_sql.transactions import JoinedConnection, join, join_async
-from coatcheck_store_sql.waiting import Watched, watch
-from coatcheck_store_sql.writer import DriverConnection, Reader, Writer
+from coatcheck_store_sql.rooms import Room
+from coatcheck_store_sql.step import Step
+from coatcheck_store_sql.transactions import join_async
 
 __all__ = ["SqlStore"]
 
 T = TypeVar("T")
 
 _PURGED = frozenset(status for status in Status if status.terminal and status is not Status.SUBMIT_UNKNOWN)
-
-
-class _HostClock:
-    """The host's clock, uncut, so that a stamp can be rounded up."""
-
-    def now(self) -> datetime:
-        """Return the time."""
-        return datetime.now(UTC)
+_ROUNDS = 16
+"""How many rounds one claim makes before it says "again"."""
 
 
 class SqlStore(Store):
     """Tasks in a SQL database. Made by `coatcheck_store_sql.create`."""
 
-    def __init__(self, place: URL | Engine, settings: SqlSettings) -> None:
-        """Keep what is needed to open it; nothing is touched yet.
-
-        Args:
-            place: where the database is; an engine stays its maker's, and is not disposed of.
-            settings: how to work.
-        """
-        self._place = place
-        self._where = place if isinstance(place, URL) else place.url
-        self._settings = settings
-        self._dialect = SqliteDialect()
-        self._schema = Schema(settings.table_prefix)
-        self._sql = Statements(self._schema, self._dialect)
-        self._clock = settings.clock or _HostClock()
-        self._bell = Bell()
-        self._memory = Memory()
+    def __init__(self, room: Room) -> None:
+        """Keep the room in which steps will run; nothing is touched yet."""
+        self.room = room
         self._pid: int | None = None
-        self._unsubscribe: Callable[[], None] | None = None
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Durable, shared by processes of one host, and joining transactions (S15).
-
-        With ``synchronous="full"`` an acknowledged step survives a crash of the host, too.
-        """
-        always = {Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONAL_ADD}
-        full = self._settings.synchronous == "full"
-        return frozenset(always | {Capability.SURVIVES_FAILOVER} if full else always)
+        """What it promises beyond the contract (S15); see `docs/stores.md`."""
+        return self.room.capabilities
 
     @property
     def url(self) -> str:
         """Where it is, without a password."""
-        return self._where.render_as_string(hide_password=True)
+        return self.room.url
 
     # -------------------------------------------------------------- opening and closing
 
     async def open(self) -> None:
-        """Open it, creating or upgrading the tables (S16)."""
+        """Open it (S16). A file gets its tables now; on a server `setup` has to have made them.
+
+        Raises:
+            SchemaOutdated: the tables are missing, too old, or too new for this version.
+            StoreUnavailable: the database cannot be reached.
+        """
         if self._pid is not None:
             message = f"the store {self.url} is open already; open it once, and share it"
             raise ConfigurationError(message)
         self._pid = os.getpid()
-        opening = asyncio.ensure_future(asyncio.to_thread(self._open))
         try:
-            await asyncio.shield(opening)
+            await self.room.open()
         except BaseException:
             self._pid = None
-            if not opening.done():  # the caller was cancelled; the thread was not
-                opening.add_done_callback(self._undo_opening)
             raise
-        subscribe = getattr(self._clock, "on_advance", None)
-        if subscribe is not None:
-            self._unsubscribe = subscribe(self._bell.ring)
-
-    def _open(self) -> None:
-        engine = self._engine()
-        upgrade_schema(engine, self._dialect, self._schema, self._settings)
-        self._memory.forget()
-        self._writer = Writer(
-            engine,
-            self._dialect,
-            self._settings,
-            on_commit=self._bell.ring,
-            on_rollback=self._memory.forget,
-        )
-        self._reader = Reader(engine, self._dialect, self._settings, "reader")
-        self._watcher = Reader(engine, self._dialect, self._settings, "watcher")
-        self._threads = (self._writer, self._reader, self._watcher)
-        try:
-            for thread in self._threads:
-                thread.start()
-        except BaseException:
-            self._stop()
-            raise
-
-    def _undo_opening(self, opening: asyncio.Future[None]) -> None:
-        if not opening.cancelled() and opening.exception() is None:
-            self._stop()
-
-    def _engine(self) -> Engine:
-        if isinstance(self._place, Engine):
-            return self._place
-        return create_engine(self._place, poolclass=NullPool)
-
-    def _stop(self) -> None:
-        for thread in self._threads:
-            thread.stop()
 
     async def close(self) -> None:
         """Finish what was asked for and close the connections (S16)."""
         pid, self._pid = self._pid, None
         if pid is None:
             return
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
         if pid != os.getpid():
-            return  # its threads and connections stayed in the process that this one was forked from
-        await asyncio.to_thread(self._stop)
-        self._bell.ring()
+            self.room.leave()  # its connections stayed in the process that this one was forked from
+            return
+        await self.room.close()
 
     async def setup(self) -> None:
         """Create or upgrade the tables (S16)."""
-        await asyncio.to_thread(upgrade_schema, self._engine(), self._dialect, self._schema, self._settings)
+        await self.room.setup()
 
     def _check_open(self) -> None:
         """Refuse to work while closed, or in a process that was forked from the one that opened the store.
@@ -187,32 +114,15 @@ class SqlStore(Store):
 
     # -------------------------------------------------------------- steps
 
-    def _step(self, executor: Executor, memory: Memory) -> Step:
-        """Return a step at the clock's time, but never before the last stamp that any process has stored."""
-        ((last,),) = executor.rows(self._sql.clock, {})
-        clock = self._clock.now()
-        now = as_millis(clock)
-        stamp = now + (clock.microsecond % 1000 > 0)
-        return Step(executor, self._sql, memory, max(now, last), max(stamp, last))
-
-    async def _write(self, work: Callable[[Step], T]) -> T:
-        """Do `work` as a step of the writer."""
+    async def _write(self, work: Callable[[Step], T], *, shared: bool = True, repeatable: bool = True) -> T:
+        """Do `work` as a step; see `Room.write`."""
         self._check_open()
-
-        def run(connection: DriverConnection) -> T:
-            before = connection.changes
-            step = self._step(connection, self._memory)
-            result = work(step)
-            if connection.changes != before:
-                step.stamp_clock()
-            return result
-
-        return await self._writer.do(run)
+        return await self.room.write(work, shared=shared, repeatable=repeatable)
 
     async def _read(self, work: Callable[[Step], T]) -> T:
         """Do `work` on a snapshot of the database."""
         self._check_open()
-        return await self._reader.do(lambda connection: work(self._step(connection, _NOTHING_KNOWN)))
+        return await self.room.read(work)
 
     # -------------------------------------------------------------- adding and reading
 
@@ -223,28 +133,34 @@ class SqlStore(Store):
     async def add(self, drafts: Sequence[TaskDraft], *, transaction: object = None) -> list[Added]:
         """Add tasks, in a step of their own or in the caller's transaction (S2)."""
         if transaction is None:
-            return await self._write(lambda step: adding.add(step, drafts))
+            self._check_open()
+            return await self.room.add(drafts)
         return await join_async(transaction, lambda joined: self.join(drafts, joined))
 
     def join(self, drafts: Sequence[TaskDraft], transaction: object) -> list[Added]:
         """Add tasks in a synchronous session's or connection's transaction, in this thread (S2)."""
         self._check_open()
+        return self.room.join(transaction, drafts)
 
-        def work(connection: JoinedConnection) -> list[Added]:
-            connection.run(self._sql.lock, ({},))
-            # what is written here may be rolled back, so nothing of it is remembered
-            step = self._step(connection, Memory(capacity=1))
-            added = adding.add(step, drafts)
-            step.stamp_clock()
-            return added
+    def insert_statements(
+        self, drafts: Sequence[TaskDraft], *, paramstyle: ParamStyle | None = None
+    ) -> Written:
+        """Return SQL that adds the drafts, for a cursor of yours in a transaction that is not SQLAlchemy's.
 
-        return join(
-            transaction,
-            work,
-            place=self._where.database or "",
-            dialect=self._dialect,
-            on_commit=self._bell.ring,
-        )
+        As `coatcheck_store_sql.insert_statements`, which needs no open store. This knows the store's tables and its
+        clock, and makes beforehand what a long transaction must not make. For any thread; it waits for the server.
+
+        Args:
+            drafts: what `Manager.prepare` returned.
+            paramstyle: the placeholders, if not the usual ones: ``?`` for SQLite, ``%s`` for servers.
+
+        Raises:
+            ConfigurationError: the store ranks by another mode, or there are no such placeholders.
+            NotPersistable: something in a draft cannot be stored.
+            StoreUnavailable: the server cannot be reached.
+        """
+        self._check_open()
+        return self.room.insert_statements(drafts, paramstyle)
 
     async def get_many(self, task_ids: Collection[str]) -> dict[str, Task]:
         """Return snapshots by id (S3)."""
@@ -260,17 +176,42 @@ class SqlStore(Store):
         self, worker_id: str, handler_keys: Collection[str], limit: int, lease: timedelta
     ) -> Claims:
         """Claim for submission (S4)."""
-        return await self._write(
-            lambda step: claims.claim_turns(step, SUBMIT, worker_id, handler_keys, limit, lease)
-        )
+        return await self._claim(SUBMIT, worker_id, handler_keys, limit, lease)
 
     async def claim_queries(
         self, worker_id: str, handler_keys: Collection[str], limit: int, lease: timedelta
     ) -> Claims:
         """Claim for querying (S5)."""
-        return await self._write(
-            lambda step: claims.claim_turns(step, QUERY, worker_id, handler_keys, limit, lease)
-        )
+        return await self._claim(QUERY, worker_id, handler_keys, limit, lease)
+
+    async def _claim(
+        self, kind: str, worker_id: str, handler_keys: Collection[str], limit: int, lease: timedelta
+    ) -> Claims:
+        """Claim in rounds, each a step of its own: a step waits for locks only once."""
+        tasks: list[Task] = []
+        again = True
+        for _ in range(_ROUNDS):
+            left = limit - len(tasks)
+            try:
+                found = await self._write(
+                    partial(
+                        claims.claim_turns,
+                        kind=kind,
+                        worker_id=worker_id,
+                        handler_keys=handler_keys,
+                        limit=left,
+                        lease=lease,
+                    )
+                )
+            except StoreUnavailable:
+                if not tasks:
+                    raise
+                break  # what earlier rounds claimed is the caller's
+            tasks += found.tasks
+            again = found.again
+            if not again or len(tasks) >= limit:
+                break
+        return Claims(tuple(tasks), again=again and len(tasks) < limit)
 
     async def claim_stale(
         self, worker_id: str, handler_keys: Collection[str], limit: int, lease: timedelta
@@ -294,11 +235,11 @@ class SqlStore(Store):
 
     async def request_cancellation(self, task_id: str) -> bool:
         """Cancel, or flag (S9)."""
-        return await self._write(lambda step: desk.request_cancellation(step, task_id))
+        return await self._write(lambda step: desk.request_cancellation(step, task_id), repeatable=False)
 
     async def nudge(self, handler_key: str, external_task_id: str) -> int:
         """Make tasks due, or remember that they are to be (S10)."""
-        return await self._write(lambda step: desk.nudge(step, handler_key, external_task_id))
+        return await self._write(lambda step: desk.nudge(step, handler_key, external_task_id), shared=False)
 
     async def attest(self, task_id: str, token: int, proof: Proof) -> Task:
         """Take in late proof (S18)."""
@@ -306,7 +247,9 @@ class SqlStore(Store):
 
     async def resolve(self, task_id: str, expected_version: int, resolution: Resolution) -> Task:
         """Carry out a person's decision (S19)."""
-        return await self._write(lambda step: desk.resolve(step, task_id, expected_version, resolution))
+        return await self._write(
+            lambda step: desk.resolve(step, task_id, expected_version, resolution), repeatable=False
+        )
 
     # -------------------------------------------------------------- gates
 
@@ -320,13 +263,13 @@ class SqlStore(Store):
     ) -> None:
         """Set limits (S11). A gate that was only ever paused counts as new."""
         wanted = Gate(name=name, concurrency=concurrency, rate=rate)
-        await self._write(lambda step: gates.set_gate(step, wanted, only_if_new=only_if_new))
+        await self._write(lambda step: gates.set_gate(step, wanted, only_if_new=only_if_new), shared=False)
 
     async def pause_gate(
         self, name: str, *, reason: str, who: str | None = None, duration: timedelta | None = None
     ) -> None:
         """Pause (S11). A pause never shortens one that lasts longer."""
-        await self._write(lambda step: gates.pause_gate(step, name, reason, who, duration))
+        await self._write(lambda step: gates.pause_gate(step, name, reason, who, duration), shared=False)
 
     async def resume_gate(self, name: str) -> None:
         """Resume (S11)."""
@@ -343,33 +286,9 @@ class SqlStore(Store):
     # -------------------------------------------------------------- waiting
 
     async def wait(self, handler_keys: Collection[str], timeout: timedelta) -> bool:
-        """Sleep until there may be work (S12).
-
-        What this process commits wakes at once; what others commit is seen at the next look, every
-        `poll_interval`, which asks SQLite only whether anything has changed.
-        """
+        """Sleep until there may be work (S12). What this process commits wakes at once."""
         self._check_open()
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + timeout.total_seconds()
-        keys = tuple(dict.fromkeys(handler_keys))
-        begun = as_millis(await self.now())
-        seen: Watched | None = None
-        with self._bell.listening() as sleeper:
-            while True:
-                self._check_open()
-                seen = await self._watcher.do(partial(self._watch, keys, begun, seen))
-                if seen.next_time is not None and seen.next_time <= seen.now:
-                    return True
-                left = min(ends - loop.time(), timeout.total_seconds() - (seen.now - begun) / 1000)
-                if left <= 0:
-                    return False
-                await sleeper.sleep(min(left, self._settings.poll_interval.total_seconds()))
-
-    def _watch(
-        self, keys: Collection[str], since: int, last: Watched | None, connection: DriverConnection
-    ) -> Watched:
-        ((state,),) = connection.execute("PRAGMA data_version")
-        return watch(self._step(connection, _NOTHING_KNOWN), state, keys, since, last)
+        return await self.room.wait(handler_keys, timeout)
 
     # -------------------------------------------------------------- looking after it
 
@@ -399,7 +318,3 @@ class SqlStore(Store):
     async def release_set_aside(self, task_ids: Collection[str] | None = None) -> int:
         """Let rows take part again that can be decoded now (S20)."""
         return await self._write(lambda step: desk.release_set_aside(step, task_ids))
-
-
-_NOTHING_KNOWN = Memory(capacity=1)
-"""For reads, which neither trust nor change what the writer remembers."""

@@ -37,6 +37,17 @@ class TaskStatements(Maker):
         )
 
     @cached_property
+    def lock_by_id(self) -> Statement:
+        """The same, locked in the order of seq."""
+        task = self.schema.task
+        return self._make(
+            select(task.c.id, task.c.seq, task.c.rev, *(task.c[name] for name in PLACE))
+            .where(self.dialect.among(task.c.id, "ids"))
+            .order_by(task.c.seq)
+            .with_for_update()
+        )
+
+    @cached_property
     def marks_by_seq(self) -> Statement:
         """Of the tasks whose seq is in `seqs`: id, seq, rev and the place."""
         task = self.schema.task
@@ -66,13 +77,16 @@ class TaskStatements(Maker):
 
     @cached_property
     def tasks_by_external_key(self) -> Statement:
-        """Of the tasks of `handler_key` with the external key `external_key`: seq."""
+        """Of the tasks of `handler_key` with the external key `external_key`, locked: seq."""
         task = self.schema.task
         return self._make(
-            select(task.c.seq).where(
+            select(task.c.seq)
+            .where(
                 task.c.external_key == bindparam("external_key"),
                 task.c.handler_key == bindparam("handler_key"),
             )
+            .order_by(task.c.seq)
+            .with_for_update()
         )
 
     def insert_tasks(self, columns: tuple[str, ...]) -> Statement:
@@ -157,6 +171,7 @@ class TaskStatements(Maker):
             .where(task.c.status == bindparam("status"), task.c.finished_at < bindparam("before"))
             .order_by(task.c.finished_at)
             .limit(bindparam("limit"))
+            .with_for_update(skip_locked=True)
         )
 
     @cached_property
@@ -182,6 +197,7 @@ class TaskStatements(Maker):
             .where(task.c.handler_key == bindparam("handler_key"), task.c.asleep_until <= bindparam("now"))
             .order_by(task.c.asleep_until)
             .limit(bindparam("limit"))
+            .with_for_update(skip_locked=True)
         )
 
     @cached_property
@@ -196,13 +212,24 @@ class TaskStatements(Maker):
 
     @cached_property
     def turns(self) -> Statement:
-        """The first `limit` tasks in `lane` from `turn` on: seq, turn, deadline."""
+        """The first `limit` tasks in `lane` from `turn` on that nobody else has locked, locked: seq, turn, deadline."""
         task = self.schema.task
         return self._make(
             select(task.c.seq, task.c.turn, task.c.expires_at)
             .where(task.c.lane == bindparam("lane"), task.c.turn >= bindparam("turn"))
             .order_by(task.c.turn)
             .limit(bindparam("limit"))
+            .with_for_update(skip_locked=True)
+        )
+
+    @cached_property
+    def any_turn(self) -> Statement:
+        """One row if a task stands in one of `lanes` before `bound`, locked or not."""
+        task = self.schema.task
+        return self._make(
+            select(task.c.seq)
+            .where(self.dialect.among(task.c.lane, "lanes"), task.c.turn < bindparam("bound"))
+            .limit(1)
         )
 
     @cached_property
@@ -220,6 +247,7 @@ class TaskStatements(Maker):
             .where(task.c.stale_for == bindparam("stale_for"), task.c.stale_at <= bindparam("now"))
             .order_by(task.c.stale_at)
             .limit(bindparam("limit"))
+            .with_for_update(skip_locked=True)
         )
 
     @cached_property
@@ -234,4 +262,5 @@ class TaskStatements(Maker):
             )
             .order_by(task.c.expires_at)
             .limit(bindparam("limit"))
+            .with_for_update(skip_locked=True)
         )

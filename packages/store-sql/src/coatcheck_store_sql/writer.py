@@ -23,7 +23,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from coatcheck.errors import CoatcheckError, StoreUnavailable
-from coatcheck_store_sql.dialects import Dialect
+from coatcheck_store_sql.dialects import SqliteDialect
 from coatcheck_store_sql.settings import SqlSettings
 from coatcheck_store_sql.statements import Statement
 
@@ -40,7 +40,7 @@ _NAPS_SECONDS = (0.0005, 0.004)
 class DriverConnection:
     """A connection of a SQLAlchemy engine, with statements run on the driver itself: ten times as fast."""
 
-    def __init__(self, engine: Engine, dialect: Dialect, settings: SqlSettings) -> None:
+    def __init__(self, engine: Engine, dialect: SqliteDialect, settings: SqlSettings) -> None:
         self._connection = engine.connect()
         try:
             dialect.prepare(self._connection, settings)
@@ -52,14 +52,16 @@ class DriverConnection:
 
     def rows(self, statement: Statement, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Return all rows."""
-        return self._driver.execute(statement.sql, statement.ordered(given)).fetchall()
+        one = statement.one
+        return self._driver.execute(one.sql, one.ordered(given)).fetchall()
 
     def run(self, statement: Statement, given: Sequence[Mapping[str, Any]]) -> None:
         """Run it once for each of `given`."""
+        one = statement.one
         if len(given) == 1:
-            self._driver.execute(statement.sql, statement.ordered(given[0]))
+            self._driver.execute(one.sql, one.ordered(given[0]))
         else:
-            self._driver.executemany(statement.sql, [statement.ordered(each) for each in given])
+            self._driver.executemany(one.sql, [one.ordered(each) for each in given])
 
     def execute(self, text: str) -> list[tuple[Any, ...]]:
         """Run a statement without parameters."""
@@ -106,7 +108,7 @@ class _Job(Generic[T]):
 class _Thread(ABC):
     """A thread with a connection, and the queue of what it is to do."""
 
-    def __init__(self, engine: Engine, dialect: Dialect, settings: SqlSettings, name: str) -> None:
+    def __init__(self, engine: Engine, dialect: SqliteDialect, settings: SqlSettings, name: str) -> None:
         self._engine = engine
         self._dialect = dialect
         self._settings = settings
@@ -284,7 +286,7 @@ class Writer(_Thread):
     def __init__(
         self,
         engine: Engine,
-        dialect: Dialect,
+        dialect: SqliteDialect,
         settings: SqlSettings,
         *,
         on_commit: Callable[[], None],

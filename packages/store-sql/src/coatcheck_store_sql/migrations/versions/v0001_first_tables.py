@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import mysql
 
 revision = "0001"
 down_revision = None
@@ -13,157 +17,205 @@ _PARTS = (
     "metadata", "history", "extra",
 )  # fmt: skip
 _KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_LONG = sa.Text().with_variant(mysql.LONGTEXT, "mysql", "mariadb")
 
 
 def upgrade() -> None:
     """Create all tables, and say which schema this is."""
-    prefix = op.get_context().opts["table_prefix"]
-    _create_task(prefix)
-    _create_lanes(prefix)
-    _create_gates(prefix)
-    op.create_table(
-        f"{prefix}nudge",
-        sa.Column("external_key", sa.String(64), primary_key=True),
-        sa.Column("at", sa.BigInteger, nullable=False),
+    tables = _Tables()
+    _create_task(tables)
+    _create_lanes(tables)
+    _create_gates(tables)
+    tables.create(
+        "nudge",
+        tables.key("external_key", 64),
+        tables.number("at", required=True),
+        tables.number("number", required=True),
     )
-    op.create_index(f"{prefix}nudge_at", f"{prefix}nudge", ["at"])
-    op.create_table(
-        f"{prefix}attendance",
-        sa.Column("handler_key", sa.String(255), primary_key=True),
-        sa.Column("at", sa.BigInteger, nullable=False),
-    )
-    meta = op.create_table(
-        f"{prefix}meta",
-        sa.Column("name", sa.String(32), primary_key=True),
-        sa.Column("number", sa.BigInteger),
-        sa.Column("text", sa.Text),
-    )
-    op.bulk_insert(
-        meta,
-        [
-            {"name": "schema", "number": 1},
-            {"name": "readable_by", "number": 1},
-            {"name": "clock", "number": 0},
-        ],
-    )
+    tables.index("nudge_at", "nudge", ["at"])
+    tables.index("nudge_number", "nudge", ["number"])
+    tables.create("attendance", tables.key("handler_key", 255), tables.number("at", required=True))
+    meta = tables.create("meta", tables.key("name", 32), tables.number("number"), tables.text("text"))
+    numbers = {"schema": 1, "readable_by": 1, "clock": 0, "guard_0": 0, "guard_1": 0}
+    op.bulk_insert(meta, [{"name": name, "number": number} for name, number in numbers.items()])
 
 
-def _create_task(prefix: str) -> None:
+class _Tables:
+    """Makes tables and columns as each kind of database needs them: text is compared by exact bytes."""
+
+    def __init__(self) -> None:
+        options = op.get_context().opts
+        self.prefix, self.schema = options["table_prefix"], options["table_schema"]
+        dialect = op.get_context().dialect
+        collation = "utf8mb4_nopad_bin" if getattr(dialect, "is_mariadb", False) else "utf8mb4_0900_bin"
+        self._options: dict[str, Any] = {
+            "mysql_engine": "InnoDB",
+            "mysql_charset": "utf8mb4",
+            "mysql_collate": collation,
+        }
+        self._options |= {name.replace("mysql", "mariadb"): value for name, value in self._options.items()}
+
+    def create(self, name: str, *columns: sa.Column[Any]) -> sa.Table:
+        """Create a table."""
+        return op.create_table(f"{self.prefix}{name}", *columns, schema=self.schema, **self._options)
+
+    def index(
+        self,
+        name: str,
+        table: str,
+        columns: Sequence[str],
+        *,
+        unique: bool = False,
+        where: sa.ColumnElement[bool] | None = None,
+    ) -> None:
+        """Create an index, of the rows that satisfy `where` if the database can do that."""
+        op.create_index(
+            f"{self.prefix}{name}",
+            f"{self.prefix}{table}",
+            list(columns),
+            unique=unique,
+            schema=self.schema,
+            sqlite_where=where,
+            postgresql_where=where,
+        )
+
+    @staticmethod
+    def word(name: str, length: int, *, required: bool = False, key: bool = False) -> sa.Column[str]:
+        """Return a column for a short text."""
+        collated = sa.String(length, collation="C")
+        kind = sa.String(length).with_variant(collated, "postgresql")
+        return sa.Column(name, kind, nullable=not (required or key), primary_key=key)
+
+    def key(self, name: str, length: int) -> sa.Column[str]:
+        """Return a column of a primary key."""
+        return self.word(name, length, key=True)
+
+    @staticmethod
     def number(name: str, *, required: bool = False) -> sa.Column[int]:
+        """Return a column for an integer."""
         return sa.Column(name, sa.BigInteger, nullable=not required)
 
-    def words(name: str) -> sa.Column[str]:
+    @staticmethod
+    def flag(name: str) -> sa.Column[int]:
+        """Return a column for 0 or 1."""
+        return sa.Column(name, sa.SmallInteger, nullable=False)
+
+    @staticmethod
+    def text(name: str) -> sa.Column[str]:
+        """Return a column for a text of any length up to some ten thousand characters."""
         return sa.Column(name, sa.Text)
 
-    op.create_table(
-        f"{prefix}task",
+    @staticmethod
+    def long(name: str, *, required: bool = False) -> sa.Column[str]:
+        """Return a column for a text of any length."""
+        return sa.Column(name, _LONG, nullable=not required)
+
+
+def _create_task(tables: _Tables) -> None:
+    number, word, text = tables.number, tables.word, tables.text
+    tables.create(
+        "task",
         sa.Column("seq", _KEY, primary_key=True, autoincrement=True),
-        sa.Column("id", sa.String(64), nullable=False),
+        word("id", 64, required=True),
         number("rev", required=True),
-        sa.Column("status", sa.String(24), nullable=False),
+        word("status", 24, required=True),
         number("version", required=True),
         number("token", required=True),
-        sa.Column("handler_key", sa.String(255), nullable=False),
-        words("tenant_id"),
-        words("account_id"),
+        word("handler_key", 255, required=True),
+        text("tenant_id"),
+        text("account_id"),
         number("submit_lane", required=True),
         number("query_lane", required=True),
         number("lane"),
-        sa.Column("turn", sa.String(160)),
+        word("turn", 160),
         number("asleep_until"),
-        sa.Column("stale_for", sa.String(255)),
+        word("stale_for", 255),
         number("stale_at"),
         number("expires_at"),
-        sa.Column("rank", sa.String(160), nullable=False),
+        word("rank", 160, required=True),
         sa.Column("priority", sa.Integer, nullable=False),
         number("created_at", required=True),
         number("due_at", required=True),
         number("lease_until"),
         number("status_since", required=True),
         number("finished_at"),
-        words("dedup_key"),
-        sa.Column("dedup_holder", sa.String(64)),
-        sa.Column("external_key", sa.String(64)),
+        text("dedup_key"),
+        word("dedup_holder", 64),
+        word("external_key", 64),
         number("cancellation_requested_at"),
-        sa.Column("holds_slots", sa.SmallInteger, nullable=False),
-        sa.Column("nudged", sa.SmallInteger, nullable=False),
-        sa.Column("settled_by", sa.String(64)),
+        tables.flag("holds_slots"),
+        tables.flag("nudged"),
+        word("settled_by", 64),
         number("set_aside_at"),
-        words("set_aside_reason"),
-        words("spilled"),
-        *map(words, _PARTS),
+        tables.long("set_aside_reason"),
+        text("spilled"),
+        *map(tables.long, _PARTS),
     )
-    op.create_index(f"{prefix}task_id", f"{prefix}task", ["id"], unique=True)
-    op.create_index(f"{prefix}task_status", f"{prefix}task", ["status", "id", "handler_key"])
-    _create_partial_index(prefix, "dedup", ["dedup_holder"], unique=True)
-    _create_partial_index(prefix, "turn", ["lane", "turn"])
-    _create_partial_index(prefix, "asleep", ["handler_key", "asleep_until"])
-    _create_partial_index(prefix, "stale", ["stale_for", "stale_at"])
-    _create_partial_index(prefix, "expires", ["expires_at"])
-    _create_partial_index(prefix, "finished", ["status", "finished_at"])
-    _create_partial_index(prefix, "external", ["external_key"])
-    _create_partial_index(prefix, "set_aside", ["set_aside_at"])
-    op.create_table(
-        f"{prefix}body",
+    tables.index("task_id", "task", ["id"], unique=True)
+    for name, columns in (
+        ("dedup", ["dedup_holder"]),
+        ("turn", ["lane", "turn"]),
+        ("asleep", ["handler_key", "asleep_until"]),
+        ("stale", ["stale_for", "stale_at"]),
+        ("expires", ["expires_at"]),
+        ("finished", ["status", "finished_at"]),
+        ("external", ["external_key"]),
+        ("set_aside", ["set_aside_at"]),
+    ):
+        where = sa.column(columns[-1]).is_not(None)
+        tables.index(f"task_{name}", "task", columns, unique=name == "dedup", where=where)
+    tables.index(
+        "task_held", "task", ["submit_lane"], where=sa.column("holds_slots") == sa.literal_column("1")
+    )
+    tables.create(
+        "body",
         sa.Column("task", sa.BigInteger, primary_key=True, autoincrement=False),
-        sa.Column("part", sa.String(16), primary_key=True),
-        sa.Column("text", sa.Text, nullable=False),
+        tables.key("part", 16),
+        tables.long("text", required=True),
     )
 
 
-def _create_partial_index(prefix: str, name: str, columns: list[str], *, unique: bool = False) -> None:
-    where = sa.column(columns[-1]).is_not(None)
-    op.create_index(
-        f"{prefix}task_{name}",
-        f"{prefix}task",
-        columns,
-        unique=unique,
-        sqlite_where=where,
-        postgresql_where=where,
-    )
-
-
-def _create_lanes(prefix: str) -> None:
-    op.create_table(
-        f"{prefix}lane",
+def _create_lanes(tables: _Tables) -> None:
+    tables.create(
+        "lane",
         sa.Column("id", _KEY, primary_key=True, autoincrement=True),
-        sa.Column("digest", sa.String(64), nullable=False),
-        sa.Column("kind", sa.String(8), nullable=False),
-        sa.Column("handler_key", sa.String(255), nullable=False),
-        sa.Column("gates", sa.Text, nullable=False),
-        sa.Column("head", sa.String(160)),
-        sa.Column("parked_by", sa.String(255)),
-        sa.Column("holding", sa.BigInteger, nullable=False, server_default="0"),
+        tables.word("digest", 64, required=True),
+        tables.word("kind", 8, required=True),
+        tables.word("handler_key", 255, required=True),
+        sa.Column("gates", _LONG, nullable=False),
+        tables.word("head", 160),
+        tables.word("parked_by", 255),
     )
-    op.create_index(f"{prefix}lane_digest", f"{prefix}lane", ["digest"], unique=True)
-    op.create_index(f"{prefix}lane_head", f"{prefix}lane", ["kind", "handler_key", "parked_by", "head"])
-    op.create_table(
-        f"{prefix}lane_gate",
-        sa.Column("gate", sa.String(255), primary_key=True),
-        sa.Column("lane", sa.BigInteger, primary_key=True),
+    tables.index("lane_digest", "lane", ["digest"], unique=True)
+    tables.index("lane_head", "lane", ["kind", "handler_key", "parked_by", "head"])
+    tables.create(
+        "lane_gate",
+        tables.key("gate", 255),
+        sa.Column("lane", sa.BigInteger, primary_key=True, autoincrement=False),
     )
 
 
-def _create_gates(prefix: str) -> None:
-    op.create_table(
-        f"{prefix}gate",
-        sa.Column("name", sa.String(255), primary_key=True),
-        sa.Column("limited", sa.SmallInteger, nullable=False),
-        sa.Column("concurrency", sa.BigInteger),
-        sa.Column("rate_count", sa.BigInteger),
-        sa.Column("rate_per", sa.BigInteger),
-        sa.Column("pause_reason", sa.Text),
-        sa.Column("pause_who", sa.Text),
-        sa.Column("pause_since", sa.BigInteger),
-        sa.Column("pause_until", sa.BigInteger),
-        sa.Column("used", sa.BigInteger, nullable=False),
-        sa.Column("grants", sa.Text),
+def _create_gates(tables: _Tables) -> None:
+    number, text = tables.number, tables.text
+    tables.create(
+        "gate",
+        tables.key("name", 255),
+        tables.flag("limited"),
+        number("concurrency"),
+        number("rate_count"),
+        number("rate_per"),
+        text("pause_reason"),
+        text("pause_who"),
+        number("pause_since"),
+        number("pause_until"),
+        number("used", required=True),
+        text("grants"),
     )
-    op.create_table(
-        f"{prefix}parking",
-        sa.Column("gate", sa.String(255), primary_key=True),
-        sa.Column("kind", sa.String(8), primary_key=True),
-        sa.Column("handler_key", sa.String(255), primary_key=True),
-        sa.Column("wake_at", sa.BigInteger),
+    tables.create(
+        "parking",
+        tables.key("gate", 255),
+        tables.key("kind", 8),
+        tables.key("handler_key", 255),
+        number("wake_at"),
     )
-    op.create_index(f"{prefix}parking_wake", f"{prefix}parking", ["kind", "handler_key", "wake_at"])
+    tables.index("parking_wake", "parking", ["kind", "handler_key", "wake_at"])
