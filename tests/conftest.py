@@ -8,6 +8,7 @@ import pytest
 from coatcheck import Store, create_store
 from coatcheck.testing import ManualClock
 from coatcheck_sandbox import SandboxServer, describe
+from coatcheck_store_sql import create
 
 STORES = ("memory", "sqlite")
 
@@ -32,6 +33,16 @@ def real_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], S
         return lambda: create_store(f"sqlite:///{tmp_path / 'tasks.db'}")
     one = create_store("memory://")
     return lambda: one
+
+
+@pytest.fixture(params=("sqlite", "postgresql", "mariadb"))
+async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a SQL store's tasks are: a file, or a database on a server with its tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'tasks.db'}"
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    await create(found).setup()
+    return found
 
 
 @pytest.fixture

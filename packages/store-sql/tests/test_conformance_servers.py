@@ -1,4 +1,4 @@
-"""The store contract on servers, as the kit tests it: with a clock that stands still, and the server's own."""
+"""The store contract on servers, as the kit tests it: on PostgreSQL with a clock that stands still, too."""
 
 import itertools
 import os
@@ -49,16 +49,7 @@ class TestPostgresqlClock(StoreConformance):
 
 
 class TestMariadb(StoreConformance):
-    """MariaDB keeps the whole contract."""
-
-    @pytest.fixture
-    def store_spec(self, mariadb_server: Server) -> StoreSpec:
-        """Return new tables for each rule."""
-        return spec_on(mariadb_server, "MariaDB", clock=True)
-
-
-class TestMariadbClock(StoreConformance):
-    """MariaDB keeps it by its own clock."""
+    """MariaDB keeps the whole contract, by its own clock."""
 
     @pytest.fixture
     def store_spec(self, mariadb_server: Server) -> StoreSpec:

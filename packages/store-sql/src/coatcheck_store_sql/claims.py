@@ -49,7 +49,6 @@ def claim_turns(
     handlers = sorted(set(map(named, handler_keys)))
     if not handlers or limit < 1:
         return Claims()
-    attend(step, handlers)
     if kind == SUBMIT:
         _wake(step, handlers)
     found = _Round(step, kind, handlers, limit)
@@ -68,6 +67,7 @@ def claim_turns(
     ]
     changes.write()
     found.leave_lanes()
+    attend(step, handlers)
     return Claims(tuple(hand_out(task) for task in tasks), again=found.more and len(tasks) < limit)
 
 
@@ -96,10 +96,10 @@ def make_lease(step: Step, task: Task, worker_id: str, lease: timedelta, *, rate
 
 
 def attend(step: Step, handlers: Collection[str]) -> None:
-    """Note that somebody claims for these handlers, now and then."""
+    """Note that somebody claims for these handlers, now and then; last, since others want to note it, too."""
     attended = step.memory.attended
     late = [key for key in handlers if step.now_ms - attended.get(key, -(10**15)) >= _ATTENDANCE_MILLISECONDS]
-    step.many(step.sql.attend, [{"handler_key": key, "at": step.now_ms} for key in late])
+    step.many(step.sql.attend, [{"handler_key": key, "at": step.now_ms} for key in sorted(late)])
     attended.update(dict.fromkeys(late, step.now_ms))
 
 
@@ -276,7 +276,7 @@ class _Round:
         for seq in self._granted.keys() - set(kept):
             for gate in self._granted.pop(seq):
                 state = self.gates[gate]
-                state.put_back(self._step.stamp)
+                state.put_back(self._step.stamp, self._step.now_ms)
                 state.used -= 1
         self.more = True
 

@@ -47,6 +47,8 @@ class GateState:
     """Entries (time, count) of the rate's window, oldest first, milliseconds."""
     defined: bool = True
     """Whether there is a row for it."""
+    since: int = 0
+    """When its rate was set, of which no grant was counted before."""
     limited: bool = False
     """Whether limits were set, be they none; not only a pause."""
     _room: int | None = None
@@ -107,8 +109,12 @@ class GateState:
             self.grants.append([stamp, 1])
         return True
 
-    def put_back(self, at: int) -> bool:
-        """Take back a grant that was given at `at`, if the window still holds it."""
+    def put_back(self, at: int, now: int) -> bool:
+        """Take back a grant that was given at `at`, if the window that ends at `now` still holds it."""
+        if self.gate.rate is None or at < self.since:
+            return False
+        if at <= self.reached(now) - millis(self.gate.rate.per):
+            return False  # its entry is gone, and the first that is left is another's
         for entry in self.grants:
             if entry[0] >= at:
                 entry[1] -= 1
@@ -162,7 +168,11 @@ def _state(step: Step, row: Sequence[Any]) -> GateState:
         rate = Rate(columns["rate_count"], timedelta(milliseconds=columns["rate_per"]))
     gate = Gate(name=columns["name"], concurrency=columns["concurrency"], rate=rate, pause=pause)
     return GateState(
-        gate, columns["used"], json.loads(columns["grants"] or "[]"), limited=bool(columns["limited"])
+        gate,
+        columns["used"],
+        json.loads(columns["grants"] or "[]"),
+        since=columns["rate_since"] or 0,
+        limited=bool(columns["limited"]),
     )
 
 
@@ -182,7 +192,7 @@ def return_grants(
     """Give rate grants back that were taken at these times and not used."""
     changed: dict[str, GateState] = {}
     for name, at in grants:
-        if states[name].gate.rate is not None and states[name].put_back(as_millis(at)):
+        if states[name].put_back(as_millis(at), step.now_ms):
             changed[name] = states[name]
     write_grants(step, changed)
     released(step, changed)
@@ -204,7 +214,9 @@ def set_gate(step: Step, wanted: Gate, *, only_if_new: bool) -> None:
     state = _lock_to_define(step, named(wanted.name))
     if only_if_new and state.limited:
         return
-    _put(step, evolve(state, gate=evolve(wanted, name=state.gate.name, pause=state.gate.pause), limited=True))
+    gate = evolve(wanted, name=state.gate.name, pause=state.gate.pause)
+    since = state.since if state.gate.rate is not None else step.stamp
+    _put(step, evolve(state, gate=gate, limited=True, since=since))
 
 
 def pause_gate(step: Step, name: str, reason: str, who: str | None, duration: timedelta | None) -> None:
@@ -255,6 +267,7 @@ def _put(step: Step, state: GateState) -> None:
         concurrency=gate.concurrency,
         rate_count=gate.rate.count if gate.rate else None,
         rate_per=millis(gate.rate.per) if gate.rate else None,
+        rate_since=state.since if gate.rate else None,
         pause_reason=written(gate.pause.reason) if gate.pause else None,
         pause_who=written(gate.pause.who) if gate.pause and gate.pause.who is not None else None,
         pause_since=as_millis(gate.pause.since) if gate.pause else None,

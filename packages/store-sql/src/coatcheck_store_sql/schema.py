@@ -172,6 +172,7 @@ class Schema:
             Column("concurrency", BigInteger),
             Column("rate_count", BigInteger),
             Column("rate_per", BigInteger),
+            Column("rate_since", BigInteger),
             Column("pause_reason", Text),
             Column("pause_who", Text),
             Column("pause_since", BigInteger),

@@ -26,7 +26,6 @@ def claim_stale(
 ) -> Claims:
     """Claim up to `limit` tasks that need a decision, and take back submissions that were never started."""
     mine = frozenset(map(named, handler_keys))
-    attend(step, mine)
     returned = _take_back(step)
     changes = Changes(step)
     tasks: list[Task] = []
@@ -34,6 +33,7 @@ def claim_stale(
         task = claim(step, record.task, claimed_stale, worker_id, lease)
         tasks.append(changes.put(record, task).task)
     changes.write()
+    attend(step, mine)
     return Claims(tuple(hand_out(task) for task in tasks), again=returned >= _PAGE)
 
 

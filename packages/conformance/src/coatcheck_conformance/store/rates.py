@@ -176,6 +176,33 @@ class Rates(Suite):
         assert len(await trial.claim(2)) == 2
         assert await trial.claim() == []
 
+    @store_rule("STORE-RATE-13", requires=(Hook.CLOCK,))
+    async def test_a_grant_that_comes_back_late_makes_no_room(self, trial: Trial) -> None:
+        """In no window more than `rate` grants: one that comes back after its window makes no room in another."""
+        await trial.store.set_gate("g", rate=Rate(4, _SECOND))
+        await trial.add(*make_drafts(12, gates=["g"]))
+        unused = await trial.claim(2)
+        await trial.time.pass_(2 * _SECOND)
+        assert len(await trial.claim()) == 4
+        for task in unused:
+            await trial.settle(task, GaveBack())
+        assert await trial.claim() == []
+        assert (await trial.usage("g")).granted == 4
+
+    @store_rule("STORE-RATE-14", requires=(Hook.CLOCK,))
+    async def test_a_grant_from_before_the_rate_makes_no_room(self, trial: Trial) -> None:
+        """In no window more than `rate` grants: one from before the rate was set was never counted."""
+        await trial.store.set_gate("h", rate=Rate(100, _SECOND))
+        await trial.add(*make_drafts(12, gates=["g", "h"]))
+        unused = await trial.claim(2)
+        await trial.time.pass_(100 * _MILLISECOND)
+        await trial.store.set_gate("g", rate=Rate(3, _SECOND))
+        assert len(await trial.claim()) == 3
+        for task in unused:
+            await trial.settle(task, GaveBack())
+        assert await trial.claim() == []
+        assert (await trial.usage("g")).granted == 3
+
     @store_rule("STORE-RATE-11", level=Level.SHOULD, kind=Kind.STOCHASTIC)
     async def test_a_window_of_thousands_stays_small(self, trial: Trial) -> None:
         """A rate of thousands is as exact as a small one: the window is merged, never above the rate."""

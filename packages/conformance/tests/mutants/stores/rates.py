@@ -200,6 +200,31 @@ def a_clock_may_go_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gatekeeper, "take", take)
 
 
+@breaks_store("STORE-RATE-13")
+def a_late_grant_makes_room(patch: pytest.MonkeyPatch) -> None:
+    """Takes a grant that comes back out of the window as it is now, whenever it was given."""
+    good = GateState.take_back
+
+    def take_back(self: GateState, stamp: int):
+        begin = as_millis(self.moment.now) - (
+            millis(self.gate.rate.per) if self.gate and self.gate.rate else 0
+        )
+        return good(self, max(stamp, begin + 1) if stamp >= self.since else stamp)
+
+    patch.setattr(GateState, "take_back", take_back)
+
+
+@breaks_store("STORE-RATE-14")
+def a_grant_of_no_rate_makes_room(patch: pytest.MonkeyPatch) -> None:
+    """Takes back what was granted before there was a rate to count it."""
+    good = GateState.take_back
+
+    def take_back(self: GateState, stamp: int):
+        return good(self, max(stamp, self.since))
+
+    patch.setattr(GateState, "take_back", take_back)
+
+
 @breaks_store("STORE-RATE-12")
 def a_changed_rate_begins_anew(patch: pytest.MonkeyPatch) -> None:
     """Forgets what was granted when the limit is changed."""

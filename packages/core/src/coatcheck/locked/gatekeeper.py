@@ -119,8 +119,13 @@ class GateState:
         self.counted_anew = True
 
     def take_back(self, stamp: int) -> bool:
-        """Take back one grant that was given at `stamp`, and return whether the log had it."""
-        if not self.rated or stamp < self.since:
+        """Take back one grant that was given at `stamp`, and return whether the log had it.
+
+        One from before the window that ends now has left the log, and what stands there first is another's.
+        """
+        if self.gate is None or self.gate.rate is None or stamp < self.since:
+            return False
+        if stamp <= as_millis(self.moment.now) - millis(self.gate.rate.per):
             return False
         for place, (at, count) in enumerate(self.entries):
             if at >= stamp:

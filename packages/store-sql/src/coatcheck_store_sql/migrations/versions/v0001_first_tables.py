@@ -204,6 +204,7 @@ def _create_gates(tables: _Tables) -> None:
         number("concurrency"),
         number("rate_count"),
         number("rate_per"),
+        number("rate_since"),
         text("pause_reason"),
         text("pause_who"),
         number("pause_since"),
