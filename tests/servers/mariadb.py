@@ -13,6 +13,8 @@ from servers.server import Recipe
 from servers.supervised import environment
 
 USER = "coatcheck"
+PASSWORD = "umbrella"  # noqa: S105 - of a server that ends with the tests
+"""Differs from all other parts of the URL, so that a test can tell it from them."""
 FLUSHED_TO_DISK, FLUSHED_TO_SYSTEM = 1, 2
 
 
@@ -51,7 +53,7 @@ class Mariadb(Recipe):
         if done.returncode:
             raise ServerFailed(f"{self._installer.name} failed:\n{done.stdout}")
         (folder / "init.sql").write_text(
-            f"CREATE USER IF NOT EXISTS {USER}@'127.0.0.1' IDENTIFIED BY '{USER}';\n"
+            f"CREATE USER IF NOT EXISTS {USER}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
             f"GRANT ALL ON *.* TO {USER}@'127.0.0.1' WITH GRANT OPTION;\n"
         )
 
@@ -69,4 +71,4 @@ class Mariadb(Recipe):
 
     def client(self, port: int) -> Client:
         """Talk to it as the one user."""
-        return MysqlClient(f"mysql://{USER}:{USER}@127.0.0.1:{port}/mysql")
+        return MysqlClient(f"mysql://{USER}:{PASSWORD}@127.0.0.1:{port}/mysql")
