@@ -13,7 +13,7 @@ from servers.server import Recipe
 from servers.supervised import environment
 
 USER = "coatcheck"
-PASSWORD = "umbrella"  # noqa: S105 - of a server that ends with the tests
+PASSWORD = "umbrella"
 """Differs from all other parts of the URL, so that a test can tell it from them."""
 FLUSHED_TO_DISK, FLUSHED_TO_SYSTEM = 1, 2
 

@@ -208,7 +208,7 @@ async def test_a_read_only_mariadb_is_waited_out(own_server: Own) -> None:
     # who has all privileges may write all the same
     place.ask("CREATE USER plain@'127.0.0.1' IDENTIFIED BY 'plain'")
     place.ask(f"GRANT ALL ON {url.rpartition('/')[2]}.* TO plain@'127.0.0.1'")
-    plain = url.replace("coatcheck:coatcheck@", "plain:plain@")
+    plain = url.replace("coatcheck:umbrella@", "plain:plain@")
     async with AsyncExitStack() as stack:
         stores = [
             await stack.enter_async_context(
