@@ -10,6 +10,7 @@ from coatcheck.errors import DuplicateTask
 from coatcheck.store import Filter
 from coatcheck_conformance.drafts import make_draft
 from coatcheck_store_sql import SqlStore, create
+from coatcheck_store_sql.gathering import Gathering
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])
@@ -60,3 +61,13 @@ async def test_the_same_key_at_once_is_one_task(store: SqlStore) -> None:
     added = await asyncio.gather(*(store.add([make_draft(dedup_key="order-7")]) for _ in range(20)))
     assert len({each.task.id for (each,) in added}) == 1
     assert sum(each.created for (each,) in added) == 1
+
+
+async def test_adds_in_turn_wait_for_nothing(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who adds one task after the other never waits for others to come."""
+    hurried: list[object] = []
+    monkeypatch.setattr(Gathering, "_hurry", lambda _, call: hurried.append(call))
+    for _ in range(20):
+        async with asyncio.timeout(10):
+            await store.add([make_draft()])
+    assert hurried == []

@@ -41,7 +41,10 @@ class Gathering:
         """Begin with none."""
         self._room = room
         self._waiting: list[_Call] = []
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running = 0
+        """How many of them take what waits. One that has ended must not count: who was answered may come again before
+        asyncio has told of its end."""
 
     async def add(self, drafts: Sequence[TaskDraft]) -> list[Added]:
         """Add tasks, with what others add at this moment; each call is made as a whole or not at all."""
@@ -65,15 +68,22 @@ class Gathering:
             raise StoreUnavailable(message) from error
 
     def _hurry(self, call: _Call) -> None:
-        if call in self._waiting and len(self._running) < _AT_ONCE:
+        if call in self._waiting and self._running < _AT_ONCE:
             self._begin()
 
     def _begin(self) -> None:
+        self._running += 1
         task = asyncio.ensure_future(self._run())
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
+        try:
+            await self._take_turns()
+        finally:
+            self._running -= 1
+
+    async def _take_turns(self) -> None:
         while self._waiting:
             calls = self._next()
             try:
