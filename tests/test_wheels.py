@@ -45,8 +45,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def together(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install all wheels into one clean environment; return its Python."""
-    return install(tmp_path_factory.mktemp("together"), *wheels.values())
+    """Install all wheels into one clean environment, with the drivers of all databases; return its Python."""
+    drivers = ("aiomysql", "asyncmy", "asyncpg", "psycopg[binary]")
+    return install(tmp_path_factory.mktemp("together"), *wheels.values(), *drivers)
 
 
 def install(folder: Path, *arguments: str | Path) -> Path:

@@ -82,3 +82,8 @@ def die_inside_a_step(url: str) -> None:
             await store._write(write_and_die)
 
     asyncio.run(run())
+
+
+def set_up(url: str) -> None:
+    """Set a store up."""
+    asyncio.run(create(url).setup())

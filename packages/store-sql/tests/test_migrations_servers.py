@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import crew
 import pytest
 import sqlalchemy as sa
 from alembic import command, op
@@ -62,16 +63,11 @@ def engine(kind: str, place: str) -> Iterator[Engine]:
 # ------------------------------------------------------------------ setup
 
 
-def set_up(url: str) -> None:
-    """Set a store up, in a process of its own."""
-    asyncio.run(create(url).setup())
-
-
 def test_several_processes_set_up_at_once(place: str) -> None:
     """Whoever comes second finds the tables there."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(4, mp_context=context) as pool:
-        list(pool.map(set_up, [place] * 4, timeout=50))
+        list(pool.map(crew.set_up, [place] * 4, timeout=50))
 
     async def use() -> None:
         async with create(place) as store:
