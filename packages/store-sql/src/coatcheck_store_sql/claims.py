@@ -301,9 +301,15 @@ class _Round:
         ]
         step.many(step.sql.park_lane, parked)
         raised = [walked[lane_id] for lane_id, alone in locked.items() if alone]
-        followed = [{"_id": q.lane_id, "turn": q.taken} for q in raised if q.taken is not None]
+        followed = [
+            {"_id": q.lane_id, "_after": q.head, "turn": q.taken}
+            for q in raised
+            if q.taken is not None and q.head < q.taken
+        ]
         step.many(step.sql.follow_lane, followed)
-        emptied = [{"_id": q.lane_id} for q in raised if q.taken is None and q.blocked_by is None]
+        emptied = [
+            {"_id": q.lane_id, "_after": q.head} for q in raised if q.taken is None and q.blocked_by is None
+        ]
         step.many(step.sql.raise_head, emptied)
         self._write_parking({i for i, q in walked.items() if i in locked or q.blocked_by == q.parked_by})
         if step.dialect.concurrent and not self._granted and not self.more:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, func, literal_column, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    and_,
+    bindparam,
+    delete,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from coatcheck_store_sql.statement import Maker, Statement
 
@@ -133,42 +144,38 @@ class LaneStatements(Maker):
 
     @cached_property
     def raise_head(self) -> Statement:
-        """Let the lane `_id` begin at its first task; null, if it is empty."""
-        lane, task = self.schema.lane, self.schema.task
-        first = (
-            select(task.c.turn)
-            .where(task.c.lane == lane.c.id, task.c.turn >= lane.c.head)
-            .order_by(task.c.turn)
-            .limit(1)
-            .scalar_subquery()
-        )
+        """Let the lane `_id` begin at its first task, null if it is empty; if it still begins at `_after`."""
+        lane, head = self.schema.lane, bindparam("_after", type_=self.schema.lane.c.head.type)
+        first = self._first_turn(self.schema.task.c.turn >= head)
         return self._make(
-            update(lane).where(lane.c.id == bindparam("_id"), lane.c.head.is_not(None)).values(head=first)
+            update(lane).where(lane.c.id == bindparam("_id"), lane.c.head == head).values(head=first)
         )
 
     @cached_property
     def follow_lane(self) -> Statement:
-        """Let the lane `_id` begin at `turn`, or at its first task if that is before.
+        """Let the lane `_id` begin at `turn`, or at its first task if that is before; if it still begins at `_after`.
 
         It may begin before its first task then; so who comes after `turn` finds nothing to lower.
         """
         lane, task = self.schema.lane, self.schema.task
-        before = (
+        head, turn = bindparam("_after", type_=task.c.turn.type), bindparam("turn", type_=task.c.turn.type)
+        before = self._first_turn(task.c.turn >= head, task.c.turn < turn)
+        return self._make(
+            update(lane)
+            .where(lane.c.id == bindparam("_id"), lane.c.head == head)
+            .values(head=func.coalesce(before, turn))
+        )
+
+    def _first_turn(self, *conditions: ColumnElement[bool]) -> ScalarSelect[Any]:
+        """Return the first turn of lane `_id`, between bounds that are given: MariaDB takes no others for a range."""
+        task = self.schema.task
+        lane = bindparam("_id", type_=task.c.lane.type)
+        return (
             select(task.c.turn)
-            .where(
-                task.c.lane == lane.c.id,
-                task.c.turn >= lane.c.head,
-                task.c.turn < bindparam("turn", type_=task.c.turn.type),
-            )
+            .where(task.c.lane == lane, *conditions)
             .order_by(task.c.turn)
             .limit(1)
             .scalar_subquery()
-        )
-        turn = bindparam("turn", type_=task.c.turn.type)
-        return self._make(
-            update(lane)
-            .where(lane.c.id == bindparam("_id"), lane.c.head < turn)
-            .values(head=func.coalesce(before, turn))
         )
 
     # ------------------------------------------------------------------ gates
