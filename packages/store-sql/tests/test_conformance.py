@@ -1,11 +1,14 @@
 """The store contract on a file, as the conformance kit tests it."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import hooks
 import pytest
 
 from coatcheck_conformance import StoreConformance, StoreSpec
+
+pytestmark = pytest.mark.timeout(300)  # the state machine, on a machine that does other things, too
 
 
 class TestSqlite(StoreConformance):
@@ -21,4 +24,5 @@ class TestSqlite(StoreConformance):
             corrupt=hooks.corrupt,
             transaction=hooks.transaction,
             previous=hooks.previous,
+            patience=timedelta(seconds=150),
         )

@@ -38,6 +38,8 @@ _WAKE_LIMIT = 10_000
 """How many tasks that became due one claim puts into their lanes."""
 _ATTENDANCE_MILLISECONDS = 10_000
 """How exactly it is known when a worker last claimed for a handler."""
+_SEVERAL = 2
+"""How many lanes are worth asking at once."""
 _ALL_TURNS = "~"
 """After every turn."""
 
@@ -209,6 +211,7 @@ class _Round:
 
     def grant(self) -> list[int]:
         """Return the rows whose turn it is, in order; their gates have room for them."""
+        self._fill_all()
         heap = [(queue.head, index) for index, queue in enumerate(self._queues)]
         heapq.heapify(heap)
         while heap and len(self._granted) < self._limit:
@@ -249,6 +252,28 @@ class _Round:
             self._overdue.append(seq)
             queue.buffer.pop()
         return turn
+
+    def _fill_all(self) -> None:
+        """Read where several lanes begin in one go, if the database can do that."""
+        now = self._step.now_ms
+        wanted = {
+            queue.lane_id: queue
+            for queue in self._queues
+            if all(self.gates[gate].is_open(self.kind, now) for gate in queue.lane.gates)
+        }
+        if len(wanted) < _SEVERAL:
+            return
+        heads = {lane_id: queue.head for lane_id, queue in wanted.items()}
+        rows = self._step.dialect.first_turns(self._step, heads, self._chunk)
+        if rows is None:
+            return
+        found: dict[int, list[tuple[int, str, int]]] = {lane_id: [] for lane_id in wanted}
+        for lane_id, *turn in rows:
+            found[lane_id].append((turn[0], turn[1], turn[2]))
+        for lane_id, queue in wanted.items():
+            turns = sorted(found[lane_id], key=lambda turn: turn[1], reverse=True)
+            queue.walked, queue.buffer = True, turns
+            queue.next_turn = turns[-1][1] if turns else None
 
     def _fill(self, queue: _Queue) -> bool:
         # the last turn that was read is read again, and dropped: turns are unique

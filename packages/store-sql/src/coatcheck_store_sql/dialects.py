@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -84,6 +84,12 @@ class Dialect(ABC):
         Raises:
             NotPersistable: it is too long.
         """
+
+    def first_turns(
+        self, step: Step, heads: Mapping[int, str], limit: int
+    ) -> Iterable[tuple[Any, ...]] | None:
+        """Return what `turns` says of many lanes at once: lane, seq, turn, deadline; None if that has no use here."""
+        return None
 
     # -------------------------------------------------------------- locks
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +26,7 @@ from sqlalchemy import (
     null,
     select,
     text,
+    true,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -202,6 +203,36 @@ class PostgresqlDialect(ServerDialect):
         ((held, _),) = step.rows(self._bound)
         yield
         step.rows(self._unbound, limit=held)
+
+    @cached_property
+    def _first_turns(self) -> Statement:
+        task = self.schema.task
+        lanes = (
+            func.unnest(_array("lanes", task.c.lane.type), _array("heads", task.c.turn.type))
+            .table_valued(column("lane", task.c.lane.type), column("head", task.c.turn.type))
+            .render_derived(name="given")
+        )
+        first = (
+            select(task.c.seq, task.c.turn, task.c.expires_at)
+            .where(task.c.lane == lanes.c.lane, task.c.turn >= lanes.c.head)
+            .order_by(task.c.turn)
+            .limit(bindparam("limit", type_=Integer))
+            .with_for_update(skip_locked=True)
+            .lateral("first")
+        )
+        return self.statement(
+            select(lanes.c.lane, first.c.seq, first.c.turn, first.c.expires_at).select_from(
+                lanes.join(first, true())
+            )
+        )
+
+    def first_turns(
+        self, step: Step, heads: Mapping[int, str], limit: int
+    ) -> Iterable[tuple[Any, ...]] | None:
+        """Ask all lanes in one round trip."""
+        lanes = list(heads)
+        given = {"lanes": self.as_set(lanes), "heads": self.as_set([heads[lane] for lane in lanes])}
+        return step.rows(self._first_turns, limit=limit, **given)
 
     # -------------------------------------------------------------- locks
 
