@@ -333,7 +333,9 @@ class _Round:
         ]
         step.many(step.sql.follow_lane, followed)
         emptied = [
-            {"_id": q.lane_id, "_after": q.head} for q in raised if q.taken is None and q.blocked_by is None
+            {"_id": q.lane_id, "_after": q.head}
+            for q in raised
+            if q.taken is None and q.blocked_by is None and q.next_turn != q.head
         ]
         step.many(step.sql.raise_head, emptied)
         self._write_parking({i for i, q in walked.items() if i in locked or q.blocked_by == q.parked_by})
@@ -342,7 +344,8 @@ class _Round:
 
     @staticmethod
     def _moves(queue: _Queue) -> bool:
-        return queue.taken is not None or queue.blocked_by is None or queue.blocked_by != queue.parked_by
+        begins_later = queue.blocked_by is None and queue.next_turn != queue.head
+        return queue.taken is not None or begins_later or queue.blocked_by != queue.parked_by
 
     def _others_are_at_it(self, queues: Iterable[_Queue]) -> bool:
         """Whether there are turns in open lanes that others have locked."""
