@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import signal
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -226,8 +227,11 @@ async def test_26_eight_processes_on_one_server(tmp_path: Path, url: str, sandbo
             tasks = await app.manager.find(limit=1000)
         processes.send(signal.SIGTERM)
         assert await asyncio.to_thread(processes.wait) == 0
-    said = processes.log.lower()
-    assert not any(word in said for word in ("deadlock", "locked", "lock wait", "away", "traceback"))
+    # not "blocked": a busy machine makes a worker warn of an event loop that came late
+    assert (
+        re.findall(r"(?im)^.*(?:deadlock|\blocked|lock (?:wait|time)|\baway\b|traceback).*$", processes.log)
+        == []
+    )
     documents = [name for mine in names for name in mine]
     assert {sandbox.creating_requests(name) for name in documents} == {1}
     assert len({task.attempt.worker_id for task in tasks if task.attempt}) > 1
