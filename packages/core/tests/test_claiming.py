@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -14,7 +14,7 @@ from coatcheck import App, Postpone, QueryResult, Rate, StandardAdmission, Statu
 from coatcheck.faulty import FaultyStore
 from coatcheck.gates import Admission
 from coatcheck.memory import MemoryStore
-from coatcheck.store import STALE_GRACE, Refused, Started, Store
+from coatcheck.store import STALE_GRACE, Claims, Refused, Started, Store
 from coatcheck.task import CancelOutcome, ErrorCode
 from coatcheck.testing import ManualClock, ScriptedHandler, run_to_end
 
@@ -34,6 +34,15 @@ class Meddling(FaultyStore):
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.before_start: list[Callable[[Sequence[Task]], object]] = []
+        self.claims_take_seconds = 0.0
+
+    async def claim_queries(
+        self, worker_id: str, handler_keys: Collection[str], limit: int, lease: timedelta
+    ) -> Claims:
+        """Claim, and answer late."""
+        claims = await super().claim_queries(worker_id, handler_keys, limit, lease)
+        await asyncio.sleep(self.claims_take_seconds)
+        return claims
 
     async def start(self, tasks: Sequence[Task], lease: timedelta) -> list[Started | Refused]:
         """Let it happen, then start."""
@@ -165,6 +174,7 @@ async def test_a_query_of_a_task_cancelled_meanwhile_becomes_a_remote_cancel(
     """Seen at start, the worker that has the claim tells the provider at once."""
     handler = scan(query=[QueryResult.running()] * 5, cancel=[CancelOutcome.CONFIRMED])
     async with App(store, [handler]) as app:
+        await app.manager.set_gate(gates.query("scan"), rate=Rate(1000))
         task = await submit(app)
         await app.worker().run_once()
         clock.advance(timedelta(seconds=5))
@@ -180,6 +190,7 @@ async def test_a_start_that_fails_gives_a_query_back(store: Meddling, clock: Man
     """The store did not answer: nobody is asked, and the task is asked about later."""
     handler = scan()
     async with App(store, [handler]) as app:
+        await app.manager.set_gate(gates.query("scan"), rate=Rate(1000))
         task = await submit(app)
         await app.worker().run_once()
         clock.advance(timedelta(seconds=5))
@@ -190,6 +201,34 @@ async def test_a_start_that_fails_gives_a_query_back(store: Meddling, clock: Man
     assert after.status is Status.SUBMITTED
     assert after.lease is None
     assert not handler.queried
+
+
+async def test_a_query_is_started_by_its_claim(store: Meddling, clock: ManualClock) -> None:
+    """A query creates nothing, so it needs no declaration of its own: one step less for each."""
+    handler = scan(query=[QueryResult.running()])
+    async with App(store, [handler]) as app:
+        await submit(app)
+        await app.worker().run_once()
+        clock.advance(timedelta(seconds=5))
+        assert await app.worker().run_once() == 1
+    assert len(handler.queried) == 1
+    assert store.calls.count("start") == 1  # of the submission
+
+
+async def test_a_query_whose_claim_took_long_is_started_once_more(
+    store: Meddling, clock: ManualClock
+) -> None:
+    """The lease must last for the call: what was claimed slowly gets its lease anew before the provider is asked."""
+    handler = scan(query=[QueryResult.running()])
+    async with App(store, [handler]) as app:
+        await submit(app)
+        await app.worker().run_once()
+        clock.advance(timedelta(seconds=5))
+        store.claims_take_seconds = 0.3
+        worker = app.worker(lease=timedelta(seconds=1), call_timeout=timedelta(seconds=0.8))
+        assert await worker.run_once() == 1
+    assert len(handler.queried) == 1
+    assert store.calls.count("start") == 2
 
 
 async def test_a_worker_that_is_stopped_between_claim_and_start_gives_back(store: Meddling) -> None:

@@ -146,7 +146,23 @@ class Claimer:
         self._caller.submit(await self._start(await self._admit(self._stop_killers(taken))))
 
     async def _begin_queries(self, taken: list[Call], _keys: Sequence[str]) -> None:
-        self._caller.query(await self._start(self._stop_killers(taken)))
+        started: list[Call] = []
+        waiting: list[Call] = []
+        for call in self._stop_killers(taken):
+            (started if self._is_started(call) else waiting).append(call)
+        self._caller.query(started)
+        self._caller.query(await self._start(waiting))
+
+    def _is_started(self, call: Call) -> bool:
+        """Whether the claim has started the call, which may be made, and holds for as long as that may take."""
+        lease = call.task.lease
+        lasts = call.held_until - time.monotonic()
+        return (
+            not self._caller.stopping
+            and lease is not None
+            and lease.started_at is not None
+            and lasts > self._settings.call_timeout.total_seconds()
+        )
 
     # -------------------------------------------------------------- decisions
 

@@ -299,7 +299,10 @@ class Store(ABC):
     async def claim_queries(
         self, worker_id: str, handler_keys: Collection[str], limit: int, lease: timedelta
     ) -> Claims:
-        """Claim SUBMITTED and RUNNING tasks that are due, earliest first, behind their query gates (S5)."""
+        """Claim SUBMITTED and RUNNING tasks that are due, earliest first, behind their query gates (S5).
+
+        A claim that no rate has granted is started with it, since a query creates nothing: `started_at` is stamped.
+        """
 
     @abstractmethod
     async def claim_stale(

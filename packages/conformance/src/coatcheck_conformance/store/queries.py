@@ -175,3 +175,18 @@ class Queries(Suite):
         assert await trial.store.request_cancellation(flagged.id)
         assert [task.id for task in await trial.claim_queries()] == [other.id]
         assert [task.id for task in await trial.claim_stale()] == [flagged.id]
+
+    @store_rule("STORE-QUERY-16")
+    async def test_a_query_is_started_by_its_claim_unless_a_rate_granted_it(self, trial: Trial) -> None:
+        """A claim that no rate has granted is started with it; a grant is counted near the call, at `start`."""
+        await trial.tracked(make_draft(query_gate="rated"), make_draft(query_gate="free"), make_draft())
+        await trial.store.set_gate("rated", rate=Rate(9, LONG))
+        before = await trial.time.now()
+        claimed = await trial.claim_queries()
+        after = await trial.time.now()
+        rated, *others = sorted(claimed, key=lambda task: task.route.query_gate == "rated", reverse=True)
+        assert lease_of(rated).started_at is None
+        for task in others:
+            started_at = lease_of(task).started_at
+            assert started_at is not None
+            assert before <= started_at <= after

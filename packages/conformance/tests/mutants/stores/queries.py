@@ -232,3 +232,14 @@ def flagged_tasks_are_queried(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Ledger, "write", write)
     patch.setattr(Ledger, "query_at", query_at)
+
+
+@breaks_store("STORE-QUERY-16")
+def queries_wait_for_start(patch: pytest.MonkeyPatch) -> None:
+    """Starts no query by itself."""
+    good = lifecycle.claimed_for_query
+
+    def claimed(task: Task, lease: Lease, now: datetime):
+        return evolve(good(task, lease, now), lease=lease)
+
+    patch.setattr(lifecycle, "claimed_for_query", claimed)

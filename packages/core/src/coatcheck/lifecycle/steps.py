@@ -42,6 +42,7 @@ __all__ = [
 _new_attempt, _new_schedule, _new_task = constructor(Attempt), constructor(Schedule), constructor(Task)
 _new_transition = constructor(Transition)
 _with_lease, _with_until = changer(Task, "lease"), changer(Lease, "until")
+_with_start = changer(Lease, "started_at")
 _once_started, _with_attempt = (
     changer(Lease, "until", "started_at"),
     changer(Task, "lease", "attempt", "progress"),
@@ -98,8 +99,12 @@ def claimed_for_submission(task: Task, lease: Lease, now: datetime) -> Task:
 
 
 def claimed_for_query(task: Task, lease: Lease, now: datetime) -> Task:
-    """Give the task to a worker that queries it."""
-    return _claimed(task, lease, now)
+    """Give the task to a worker that queries it; the call is started with the claim unless a rate has granted it.
+
+    A query creates nothing, so there is nothing that only a started one can have done. A grant has to be counted near
+    the call, and comes back if there is none.
+    """
+    return _claimed(task, lease if lease.granted_at is not None else _with_start(lease, started_at=now), now)
 
 
 def claimed_stale(task: Task, lease: Lease, now: datetime) -> Task:
