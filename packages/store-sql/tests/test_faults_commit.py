@@ -70,7 +70,8 @@ async def test_a_step_cut_off_in_a_statement_is_repeated(
     sprung = cut(b"job-marked")
     (added,) = await store.add([make_draft(id="job-marked", gates=["g"])])
     assert sprung.is_set()
-    assert added.created
+    # an add goes to PostgreSQL as one message, so it was committed when its answer was lost
+    assert added.created == (answered or not store.url.startswith("postgresql"))
     assert len(await store.find(Filter())) == 2
     (usage,) = await store.gates(["g"])
     assert usage.used == 1

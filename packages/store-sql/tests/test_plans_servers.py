@@ -19,6 +19,7 @@ from coatcheck.store import Started
 from coatcheck.task import QueryParams, Status
 from coatcheck_conformance.drafts import HANDLER, make_draft
 from coatcheck_store_sql import SqlStore, create
+from coatcheck_store_sql.mysql import MysqlDialect
 from coatcheck_store_sql.postgresql import PostgresqlDialect
 from coatcheck_store_sql.server_dialect import ServerDialect
 from coatcheck_store_sql.statement import Statement, parameters_of
@@ -51,6 +52,24 @@ PLACES = {
 }
 """Which index of the tasks a statement must go by."""
 
+WRITTEN = {
+    "use_gate": {"gate": "PRIMARY"},
+    "set_grants": {"gate": "PRIMARY"},
+    "wake_parking": {"parking": "PRIMARY"},
+    "clear_parking": {"parking": "PRIMARY", "lane": "lane_head"},
+    "park_lane": {"lane": "PRIMARY"},
+    "lower_head": {"lane": "PRIMARY"},
+    "raise_head": {"lane": "PRIMARY", "task": "task_turn"},
+    "follow_lane": {"lane": "PRIMARY", "task": "task_turn"},
+    "set_aside": {"task": "PRIMARY"},
+    "unset_aside": {"task": "PRIMARY"},
+    "wake": {"task": "PRIMARY"},
+    "leave_lane": {"task": "PRIMARY"},
+    "drop_task": {"task": "PRIMARY"},
+    "drop_body": {"body": "PRIMARY"},
+    "drop_bodies": {"body": "PRIMARY"},
+}
+"""Which index of which table MariaDB must go by for many sets of parameters at once."""
 
 SETS = {"ids", "seqs", "digests", "lanes", "names"}
 """Parameters that are sets."""
@@ -136,6 +155,31 @@ def plan_of(connection: Connection, store: SqlStore, statement: Statement) -> st
     )
 
 
+def plans_for_many(connection: Connection, statement: Statement) -> list[Any]:
+    """Return how MariaDB reads each table for two sets of parameters, which one text must serve."""
+    kinds = parameters_of(statement.construct)
+    given: list[dict[str, Any]] = [
+        {name: f"{n}" if isinstance(kind, String) else n for name, kind in kinds.items()} for n in (5, 6)
+    ]
+    for each in given:  # later than the turn after which a lane begins
+        each["turn"] = "~"
+    ((sql, values),) = statement.batches(given)
+    return list(connection.exec_driver_sql(f"EXPLAIN {sql}", values).mappings())
+
+
+def fill_beside(connection: Connection, store: SqlStore) -> None:
+    """Let there be many lanes and gates, and parking under each."""
+    schema, numbers = store.room.sql.schema, range(COPIES)
+    lane = {"kind": "submit", "handler_key": "other", "gates": "[]", "head": "7", "parked_by": "g"}
+    connection.execute(insert(schema.lane), [{**lane, "digest": f"digest-{n}"} for n in numbers])
+    connection.execute(insert(schema.gate), [{"name": f"g-{n}", "limited": 1, "used": 0} for n in numbers])
+    parking = {"kind": "submit", "handler_key": "other", "wake_at": 5}
+    connection.execute(insert(schema.parking), [{**parking, "gate": f"g-{n}"} for n in numbers])
+    analyse = "ANALYZE" if connection.dialect.name == "postgresql" else "ANALYZE TABLE"
+    for table in (schema.lane, schema.gate, schema.parking):
+        connection.execute(text(f"{analyse} {table.name}"))
+
+
 def index_of(store: SqlStore, name: str) -> str:
     """Return how the plan names an index of the tasks."""
     prefix = store.room.sql.schema.prefix
@@ -173,3 +217,82 @@ async def test_no_statement_reads_all_tasks(store: SqlStore) -> None:
             plan = plan_of(connection, store, statement)
             assert not re.search(r"Seq Scan on \w+_task\b", plan), f"{name}: {plan}"
     engine.dispose()
+
+
+@pytest.mark.parametrize("beside", ["few", "many"])
+async def test_writing_for_many_goes_by_keys(mariadb_url: str, beside: str) -> None:
+    """On MariaDB one statement writes many rows, and finds each by its key in small tables and in large ones.
+
+    One that scanned would lock rows that are none of its business.
+    """
+    store = create(mariadb_url)
+    await store.setup()
+    async with store:
+        await fill(store)
+        url, prefix = hooks.url_of(store), store.room.sql.schema.prefix
+        engine = create_engine(url.set(drivername=hooks.BLOCKING[url.get_backend_name()]), poolclass=NullPool)
+        wanted = {getattr(store.room.sql, name): places for name, places in WRITTEN.items()}
+        wanted[store.room.sql.update_tasks(("status", "lane", "turn"))] = {"task": "PRIMARY"}
+        with engine.begin() as connection:
+            if beside == "many":
+                fill_beside(connection, store)
+            for statement, places in wanted.items():
+                plans = plans_for_many(connection, statement)
+                found = {(row["table"].removeprefix(prefix), row["key"]) for row in plans if row["key"]}
+                kinds = {row["type"] for row in plans if (row["table"] or "<").startswith(prefix)}
+                expected = {(t, key if key == "PRIMARY" else f"{prefix}{key}") for t, key in places.items()}
+                assert found == expected, f"{statement.sql}: {plans}"
+                assert kinds <= {"const", "eq_ref", "ref", "range"}, f"{statement.sql}: {plans}"
+        engine.dispose()
+
+
+async def test_many_lanes_are_asked_in_the_order_of_their_turns(mariadb_url: str) -> None:
+    """MariaDB reads where many lanes begin off the index of turns, without a sort that would lock a whole lane."""
+    store = create(mariadb_url)
+    await store.setup()
+    async with store:
+        await fill(store)
+        dialect = cast("MysqlDialect", store.room.sql.dialect)
+        sql, values = dialect._first_turns.asked([{"lane": n, "turn": "0", "limit": 4} for n in (1, 2)])
+        url = hooks.url_of(store)
+        engine = create_engine(url.set(drivername=hooks.BLOCKING[url.get_backend_name()]), poolclass=NullPool)
+        with engine.connect() as connection:
+            rows = connection.exec_driver_sql(f"EXPLAIN {sql}", values).mappings().all()
+        engine.dispose()
+        plans = [row for row in rows if row["table"] and not row["table"].startswith("<")]
+        assert len(plans) == 2
+        for plan in plans:
+            assert plan["key"] == index_of(store, "task_turn")
+            assert plan["type"] in {"range", "ref"}
+            assert "filesort" not in plan["Extra"]
+
+
+LOOKED_AT = {
+    "submit": {"lane_head", "parking_wake", "task_asleep", "task_turn", "gate_pkey"},
+    "query": {"lane_head", "parking_wake", "task_turn", "gate_pkey"},
+}
+"""Which indexes PostgreSQL goes by where a claim looks around."""
+
+
+@pytest.mark.parametrize("beside", ["few", "many"])
+async def test_a_claim_looks_through_indexes(postgresql_url: str, beside: str) -> None:
+    """On PostgreSQL what a claim sees, locks and reads on it finds by indexes, in small tables and in large ones."""
+    store = create(postgresql_url)
+    await store.setup()
+    async with store:
+        await fill(store)
+        claims = cast("PostgresqlDialect", store.room.sql.dialect).claims
+        url, prefix = hooks.url_of(store), store.room.sql.schema.prefix
+        engine = create_engine(url.set(drivername=hooks.BLOCKING[url.get_backend_name()]), poolclass=NullPool)
+        wanted = {claims.looks[kind]: places for kind, places in LOOKED_AT.items()}
+        wanted |= {claims.next_turns: {"task_turn"}, claims.gates_and_time: {"gate_pkey"}}
+        with engine.begin() as connection:
+            if beside == "many":
+                fill_beside(connection, store)
+            for statement, places in wanted.items():
+                plan = plan_of(connection, store, statement)
+                found = set(re.findall(rf"using {prefix}(\w+)|on {prefix}(\w+)_pkey", plan))
+                indexes = {name or f"{table}_pkey" for name, table in found}
+                assert indexes == places, f"{statement.sql}: {plan}"
+                assert f"Seq Scan on {prefix}" not in plan, f"{statement.sql}: {plan}"
+        engine.dispose()

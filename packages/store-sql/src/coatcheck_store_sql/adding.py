@@ -20,7 +20,11 @@ from coatcheck_store_sql.schema import PARTS
 from coatcheck_store_sql.statements import PLACE
 from coatcheck_store_sql.step import Memory, Step
 
-__all__ = ["Present", "add", "is_prepared", "prepare", "present", "spill_new"]
+__all__ = ["Present", "add", "is_prepared", "needs_answers", "prepare", "present", "spill_new"]
+
+
+_FEW = 4
+"""For how many drafts it is hoped that nobody holds their keys: the more there are, the more is done in vain."""
 
 
 @define
@@ -45,8 +49,8 @@ class Present:
 def add(step: Step, drafts: Sequence[TaskDraft], elsewhere: Present | None = None) -> list[Added]:
     """Add tasks, all or none; `elsewhere` is what the step's snapshot may not show.
 
-    Conflicts are found before anything is written. A step that is `hopeful` does not look for ids that exist:
-    a unique index refuses them, and the step is repeated without hope.
+    Conflicts are found before anything is written. A step that is `hopeful` does not look for ids that exist, nor for
+    dedup keys that are held if there are few: unique indexes refuse them, and the step is repeated without hope.
 
     Raises:
         DuplicateTask, DedupConflict, ConfigurationError, NotPersistable: see `Store.add`.
@@ -55,7 +59,7 @@ def add(step: Step, drafts: Sequence[TaskDraft], elsewhere: Present | None = Non
         return []
     _check_rank_mode(step, drafts)
     known = {} if step.hopeful else _known(step, drafts)
-    holders = _holders(step, drafts)
+    holders = {} if step.hopeful and len(drafts) <= _FEW else _holders(step, drafts)
     if elsewhere is not None:
         known, holders = {**elsewhere.known, **known}, {**elsewhere.holders, **holders}
     new: list[NewTask] = []
@@ -97,6 +101,14 @@ def is_prepared(memory: Memory, drafts: Sequence[TaskDraft]) -> bool:
         for draft in drafts
         for lane in (submit_lane, query_lane)
     )
+
+
+def needs_answers(memory: Memory, drafts: Sequence[TaskDraft]) -> bool:
+    """Whether adding the drafts has to ask the database anything; if not, it may find so nevertheless."""
+    several = len({submit_lane(draft.route) for draft in drafts}) > 1
+    keys = len(drafts) > _FEW and any(draft.identity.dedup_key is not None for draft in drafts)
+    modes = {draft.rank.mode for draft in drafts}
+    return several or keys or modes != {memory.rank_mode} or not is_prepared(memory, drafts)
 
 
 def _known(step: Step, drafts: Sequence[TaskDraft]) -> dict[str, Task]:

@@ -20,6 +20,7 @@ from sqlalchemy.sql.dml import Insert
 from sqlalchemy.sql.elements import ClauseElement
 
 from coatcheck_store_sql.settings import SqlSettings
+from coatcheck_store_sql.sight import Ask, Sight, Turn
 
 if TYPE_CHECKING:
     from coatcheck_store_sql.statement import Statement
@@ -42,6 +43,8 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     """SQLAlchemy's name for it."""
+    now_text: ClassVar[str] = ""
+    """SQL for the server's time in milliseconds, where one statement asks all that `wait` looks at."""
     concurrent: ClassVar[bool] = True
     """Whether several steps can write at once."""
 
@@ -91,7 +94,37 @@ class Dialect(ABC):
         """Return what `turns` says of many lanes at once: lane, seq, turn, deadline; None if that has no use here."""
         return None
 
+    def next_turns(self, step: Step, asks: Sequence[Ask], bound: str) -> Iterable[Turn]:
+        """Lock and return the next turns of each lane that is asked, in any order, without what others have locked.
+
+        Turns from `bound` on may be left out.
+        """
+        alike: dict[int, dict[int, str]] = {}
+        for ask in asks:
+            # a few sizes, so that few statements are needed
+            size = ask.limit if len(asks) == 1 else 1 << (ask.limit - 1).bit_length()
+            alike.setdefault(size, {})[ask.lane] = ask.turn
+        for limit, lanes in alike.items():
+            rows = self.first_turns(step, lanes, limit) if len(lanes) > 1 else None
+            if rows is None:
+                for lane, turn in lanes.items():
+                    for found in step.rows(step.sql.turns, lane=lane, turn=turn, limit=limit):
+                        yield Turn(lane, *found)
+            else:
+                yield from (Turn(*row) for row in rows)
+
+    def look(self, step: Step, kind: str, handlers: Collection[str], limit: int, most: int) -> Sight | None:
+        """Return what a claim is to see, see `looking`, in one round trip; None if that has no use here."""
+        return None
+
     # -------------------------------------------------------------- locks
+
+    def lock_gates(self, step: Step, names: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        """Lock the gates of these names, in this order; return their rows. The step's time is read after that."""
+        rows = list(step.rows_among(step.sql.gates_by_name, "names", names))
+        if rows:
+            step.look_at_clock()
+        return rows
 
     def enter_lanes(self, step: Step, lanes: Collection[int]) -> None:
         """Keep the heads of these lanes from being raised until this step, which lets tasks in, is committed."""

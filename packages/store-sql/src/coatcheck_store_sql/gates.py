@@ -23,6 +23,8 @@ __all__ = [
     "delete_gate",
     "gate_usages",
     "lock_gates",
+    "lock_gates_now",
+    "open_gates",
     "pause_gate",
     "released",
     "resume_gate",
@@ -65,9 +67,13 @@ class GateState:
 
     def is_open(self, kind: str, now: int) -> bool:
         """Whether it lets one more task pass at `now`, the time of the step; slots concern submissions only."""
+        return self.room(kind, now) > 0
+
+    def room(self, kind: str, now: int) -> int:
+        """Return how many more tasks it lets pass at `now`; zero or less: none."""
         if self._room is None:
             self._room = self._count_room(kind, now)
-        return self._room > 0
+        return self._room
 
     def _count_room(self, kind: str, now: int) -> int:
         gate, room = self.gate, _UNLIMITED
@@ -146,8 +152,30 @@ def lock_gates(step: Step, names: Iterable[str]) -> dict[str, GateState]:
     The locks are taken by name, in one order everywhere. A step that needs several takes them in one go.
     """
     wanted = sorted(set(names))
-    states = {name: GateState(Gate(name=name), defined=False) for name in wanted}
-    for row in step.rows_among(step.sql.gates_by_name, "names", wanted):
+    return _states(step, wanted, step.rows_among(step.sql.gates_by_name, "names", wanted))
+
+
+def lock_gates_now(step: Step, names: Iterable[str]) -> dict[str, GateState]:
+    """The same; and if there are any, the step's time is the one at which all of them are locked.
+
+    So what a rate has granted is counted up to then, not to before others let go of the gate; and it is never
+    before the last grant.
+    """
+    wanted = sorted(set(names))
+    states = _states(step, wanted, step.dialect.lock_gates(step, wanted))
+    if any(state.grants for state in states.values()):
+        step.not_before(max(state.grants[-1][0] for state in states.values() if state.grants))
+    return states
+
+
+def open_gates(names: Iterable[str]) -> dict[str, GateState]:
+    """Return the gates of these names, none of which is defined."""
+    return {name: GateState(Gate(name=name), defined=False) for name in names}
+
+
+def _states(step: Step, names: Iterable[str], rows: Iterable[Sequence[Any]]) -> dict[str, GateState]:
+    states = open_gates(names)
+    for row in rows:
         state = _state(step, row)
         states[state.gate.name] = state
     return states

@@ -11,7 +11,6 @@ from attrs import frozen
 from coatcheck.errors import CoatcheckError, StoreUnavailable
 from coatcheck.store import Added
 from coatcheck.task import TaskDraft
-from coatcheck_store_sql.adding import add
 
 if TYPE_CHECKING:
     from coatcheck_store_sql.server import ServerRoom
@@ -113,7 +112,7 @@ class Gathering:
                 call.answer.set_result([])
             return
         try:
-            added = await self._room.write(lambda step: add(step, drafts))
+            added = await self._room.write_adds(drafts)
         except StoreUnavailable:
             raise
         except CoatcheckError:

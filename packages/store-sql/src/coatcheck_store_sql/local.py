@@ -159,7 +159,7 @@ class LocalRoom(Room):
 
         return await self.writer.do(run)
 
-    async def read(self, work: Callable[[Step], T]) -> T:
+    async def read(self, work: Callable[[Step], T], *, brief: bool = False) -> T:
         """Let the reader do it."""
         return await self._reader.do(lambda connection: work(self._step(connection, _NOTHING_KNOWN)))
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, String, Table, bindparam, func, literal, select, text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine.interfaces import Dialect as Compiler
 from sqlalchemy.ext.asyncio import AsyncEngine
-from sqlalchemy.sql import visitors
 from sqlalchemy.sql.dml import Insert
-from sqlalchemy.sql.elements import BindParameter, ClauseElement
+from sqlalchemy.sql.elements import ClauseElement
 
 from coatcheck.errors import ConfigurationError, NotPersistable
 from coatcheck_store_sql.dialects import Guard
+from coatcheck_store_sql.mysql_batches import Each, Form, form_of, joined_with_rows
 from coatcheck_store_sql.schema import Schema
 from coatcheck_store_sql.server_dialect import ServerDialect
-from coatcheck_store_sql.statement import Statement, parameters_of
+from coatcheck_store_sql.statement import Statement
 
 if TYPE_CHECKING:
     from coatcheck_store_sql.drivers import Driver
@@ -40,13 +40,8 @@ _AWAY = frozenset(
 _LOST = range(2000, 2100)
 """The client's own errors."""
 _OURS = frozenset({1048, 1054, 1064, 1146, 1264, 1265, 1364, 1366, 1406, 1452})
-_ROWS = "__ROWS__"
-_VALUES = re.compile(r"VALUES (\((?:[^()']|\([^()]*\))*\))")
-_JOINED = re.compile(r"([^\s,]+), \(__ROWS__\) AS given")
-_BATCH = 500
-"""How many rows one statement writes."""
-_BATCH_CHARACTERS = 400_000
-"""How many characters one statement of several rows holds, about; a byte may be four, and all may be escaped."""
+_SETS = "sets"
+"""The parameter of `Each`: a set of parameters for every time that it is asked."""
 _LEAST_PACKET_BYTES = 1 << 22
 """What servers take by default, or more; until one is asked."""
 _REST_BYTES = 1 << 16
@@ -73,6 +68,7 @@ class MysqlDialect(ServerDialect):
         super().__init__(compiler, schema, settings)
         seconds = max(1, self.statement_milliseconds // 1000)
         self._packet_bytes = _LEAST_PACKET_BYTES
+        self._forms: dict[Statement, Form] = {}
         self.preparation = (
             # set for the session, which nobody shares; a clock in UTC knows no hour twice
             "SET SESSION time_zone = '+00:00', SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
@@ -122,35 +118,25 @@ class MysqlDialect(ServerDialect):
 
     def text_of(self, statement: Statement, given: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
         """Return a statement's text with its values, with placeholders for the members of sets."""
+        if isinstance(statement, Each):
+            return statement.asked(given[_SETS])
         return _spread(statement.sql, statement.ordered(given))
 
     def batched(self, construct: ClauseElement) -> ClauseElement:
         """Join the table with rows of values; `batches` writes them in."""
-        if isinstance(construct, Insert):
-            return construct
-        types = parameters_of(construct)
-        rows = text(_ROWS).columns(**types).subquery("given")
-
-        def replace(element: Any, **_: Any) -> Any:  # noqa: ANN401 - any part of a statement
-            if isinstance(element, BindParameter) and element.required:
-                return rows.c[element.key]
-            return None
-
-        return cast("ClauseElement", visitors.replacement_traverse(construct, {}, replace))
+        return joined_with_rows(construct)
 
     def batches(
         self, statement: Statement, given: Sequence[Mapping[str, Any]]
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield one text for many rows; where texts are compared, one for each row, in the column's collation."""
-        if len(given) == 1 or not _is_joinable(statement.construct):
-            for each in given:
-                yield statement.sql, statement.ordered(each)
+        """Yield one text for many rows."""
+        if len(given) == 1:
+            yield statement.sql, statement.ordered(given[0])
             return
-        for part in _parts(given):
-            if isinstance(statement.construct, Insert):
-                yield _many_values(statement, part)
-            else:
-                yield _many_joined(statement, part)
+        form = self._forms.get(statement)
+        if form is None:
+            form = self._forms[statement] = form_of(statement, self)
+        yield from form.texts(given)
 
     def check_part(self, part: str, text: str) -> None:
         """Refuse what is no packet of the server."""
@@ -221,6 +207,32 @@ class MysqlDialect(ServerDialect):
                 step.run(self._set_mode, mode=mode)
             raise
         step.run(self._set_mode, mode=mode)
+
+    # -------------------------------------------------------------- lanes
+
+    @cached_property
+    def _first_turns(self) -> Each:
+        task = self.schema.task
+        first = (
+            select(task.c.lane, task.c.seq, task.c.turn, task.c.expires_at)
+            .with_hint(
+                task, f"FORCE INDEX (`{self.schema.prefix}task_turn`)"
+            )  # a sort would lock the whole lane
+            .where(task.c.lane == bindparam("lane"), task.c.turn >= bindparam("turn"))
+            .order_by(task.c.turn)
+            .limit(bindparam("limit"))
+            .with_for_update(skip_locked=True)
+        )
+        return Each(first, self)
+
+    def first_turns(
+        self, step: Step, heads: Mapping[int, str], limit: int
+    ) -> Iterable[tuple[Any, ...]] | None:
+        """Ask many lanes in one round trip."""
+        given = [{"lane": lane, "turn": head, "limit": limit} for lane, head in heads.items()]
+        return chain.from_iterable(
+            step.rows(self._first_turns, **{_SETS: part}) for part in Each.parts(given)
+        )
 
     # -------------------------------------------------------------- locks
 
@@ -306,18 +318,6 @@ def _is_driver_error(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in {"pymysql", "asyncmy", "aiomysql", "MySQLdb", "mysql"}
 
 
-def _parts(given: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """Yield rows for one statement each: not too many, and not too long together."""
-    first = characters = 0
-    for number, each in enumerate(given):
-        length = sum(len(value) for value in each.values() if type(value) is str)
-        if number > first and (number - first >= _BATCH or characters + length > _BATCH_CHARACTERS):
-            yield given[first:number]
-            first, characters = number, 0
-        characters += length
-    yield given[first:]
-
-
 def _guard_name(guard: Guard) -> str:
     return f"guard_{int(guard)}"
 
@@ -331,52 +331,6 @@ def _spread(sql: str, values: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     spread = "".join(chain.from_iterable(zip(sql.split("%s"), [*marks, ""], strict=True)))
     flat = chain.from_iterable(value if size else (value,) for value, size in zip(values, sizes, strict=True))
     return spread, tuple(flat)
-
-
-def _is_joinable(construct: ClauseElement) -> bool:
-    """Whether rows of values can be joined with the table: a text among them would bring its own collation."""
-    if isinstance(construct, Insert):
-        return True
-    conditions = getattr(construct, "_where_criteria", ())
-    compared = [
-        element
-        for condition in conditions
-        for element in visitors.iterate(condition)
-        if isinstance(element, BindParameter) and element.required
-    ]
-    return not any(isinstance(element.type, String) for element in compared)
-
-
-def _many_values(statement: Statement, given: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Any, ...]]:
-    """Write several rows of values into an insert."""
-    found = _VALUES.search(statement.sql)
-    assert found is not None, statement.sql  # noqa: S101 - the compiler writes it so
-    row = found.group(1)
-    sql = statement.sql.replace(row, ", ".join([row] * len(given)), 1)
-    return sql, tuple(chain.from_iterable(statement.ordered(each) for each in given))
-
-
-def _many_joined(statement: Statement, given: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Any, ...]]:
-    """Write several rows of values into the table that the statement joins."""
-    names = list(parameters_of(statement.construct))
-    first = "SELECT " + ", ".join(f"%s AS `{name}`" for name in names)
-    other = " UNION ALL SELECT " + ", ".join(["%s"] * len(names))
-    many = statement.many
-    before, _, after = _rows_first(many.sql).partition(_ROWS)
-    values = [each[name] for each in given for name in names]
-    fixed = many.ordered({})
-    ahead = before.count("%s")
-    sql = before + first + other * (len(given) - 1) + after
-    return sql, (*fixed[:ahead], *values, *fixed[ahead:])
-
-
-def _rows_first(sql: str) -> str:
-    """Read the rows of values first, then the table by its key: a scan would lock rows that are none of our business.
-
-    Without it a small table is scanned, and the scan waits for whoever has inserted a row and not committed yet.
-    """
-    force = " FORCE INDEX (PRIMARY)" if " = given._" in sql else ""
-    return _JOINED.sub(rf"(__ROWS__) AS given STRAIGHT_JOIN \1{force}", sql, count=1)
 
 
 def make_dialect(engine: AsyncEngine, settings: SqlSettings) -> MysqlDialect:

@@ -15,6 +15,8 @@ __all__ = ["News"]
 
 _GATHER_SECONDS = 0.002
 """For how long announcements gather before they are made as one: each takes a lock that all of them share."""
+_QUIET_SECONDS = 0.02
+"""After how long without one an announcement is made at once."""
 _RETRY_SECONDS = 1.0
 _BEGIN_SECONDS = 0.2
 """How long a call that waits is held up by the listener that it begins."""
@@ -37,6 +39,7 @@ class News:
         self._telling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._again = False
+        self._told_at = float("-inf")
         self._closed = False
         self.heard = False
         """Whether announcements arrive here."""
@@ -53,12 +56,14 @@ class News:
         self._telling = asyncio.ensure_future(self._tell())
 
     async def _tell(self) -> None:
-        ends = asyncio.get_running_loop().time
+        now = asyncio.get_running_loop().time
         while True:
+            if now() - self._told_at < _QUIET_SECONDS:
+                await asyncio.sleep(_GATHER_SECONDS)
             self._again = False
-            await asyncio.sleep(_GATHER_SECONDS)
+            self._told_at = now()
             with contextlib.suppress(Exception):  # a lost announcement costs others one poll interval
-                async with self._lines.line(ends() + _RETRY_SECONDS) as line:
+                async with self._lines.line(now() + _RETRY_SECONDS) as line:
                     await self._announce(line)
             if not self._again:
                 return

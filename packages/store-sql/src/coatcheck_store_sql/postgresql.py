@@ -14,7 +14,6 @@ from sqlalchemy import (
     Integer,
     String,
     Table,
-    Text,
     bindparam,
     case,
     column,
@@ -26,7 +25,6 @@ from sqlalchemy import (
     null,
     select,
     text,
-    true,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -36,16 +34,19 @@ from sqlalchemy.schema import CreateSchema
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.dml import Delete, Insert, Update
 from sqlalchemy.sql.elements import BindParameter, ClauseElement
-from sqlalchemy.types import TypeEngine
 
 from coatcheck.store import Capability
 from coatcheck_store_sql.dialects import Guard
+from coatcheck_store_sql.literals import spelled
+from coatcheck_store_sql.postgresql_arrays import array, joined
+from coatcheck_store_sql.postgresql_claims import ClaimStatements, seen, turn_of_mark
 from coatcheck_store_sql.schema import Schema
 from coatcheck_store_sql.server_dialect import ServerDialect
 from coatcheck_store_sql.statement import Statement, parameters_of
 
 if TYPE_CHECKING:
     from coatcheck_store_sql.settings import SqlSettings
+    from coatcheck_store_sql.sight import Ask, Sight, Turn
     from coatcheck_store_sql.step import Step
 
 __all__ = ["PostgresqlDialect", "make_dialect"]
@@ -54,8 +55,6 @@ _LANE_LOCKS = 256
 """Over how many advisory locks the lanes are spread: a step may meet ten thousand lanes, and locks are few."""
 _FIRST_LANE_LOCK = 16
 _SETUP_LOCK = 15
-_BETWEEN, _NULL = "\x1f", "\x1e"
-"""The unit separator stands between the values of an array, the record separator for null."""
 _CHARACTERS = 8_000_000
 """How many characters one statement writes, about."""
 
@@ -123,7 +122,7 @@ class PostgresqlDialect(ServerDialect):
         """Take each parameter from an array, of all arrays side by side."""
         types = parameters_of(construct)
         rows = (
-            func.unnest(*(_array(name, type_) for name, type_ in types.items()))
+            func.unnest(*(array(name, type_) for name, type_ in types.items()))
             .table_valued(*(column(name, type_) for name, type_ in types.items()))
             .render_derived(name="given")
         )
@@ -146,7 +145,7 @@ class PostgresqlDialect(ServerDialect):
             yield statement.sql, statement.ordered(given[0])
             return
         many = statement.many
-        columns = {name: _joined([each[name] for each in given]) for name in given[0]}
+        columns = {name: joined([each[name] for each in given]) for name in given[0]}
         if None in columns.values() or sum(map(len, filter(None, columns.values()))) > _CHARACTERS:
             half = len(given) // 2
             yield from self.batches(statement, given[:half])
@@ -156,12 +155,12 @@ class PostgresqlDialect(ServerDialect):
 
     def among(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
         """Match an array."""
-        return column == func.any(_array(name, column.type))
+        return column == func.any(array(name, column.type))
 
     def as_set(self, values: Sequence[Any]) -> object:
-        """Pass an array, see `_joined`; without texts that cannot be in one, since no row has them."""
-        joined = _joined(values)
-        return joined if joined is not None else _joined([each for each in values if each.isprintable()])
+        """Pass an array, see `joined`; without texts that cannot be in one, since no row has them."""
+        text = joined(values)
+        return text if text is not None else joined([each for each in values if each.isprintable()])
 
     def insert_if_new(self, table: Table) -> Insert:
         """Insert on conflict do nothing."""
@@ -197,6 +196,13 @@ class PostgresqlDialect(ServerDialect):
             select(func.set_config("lock_timeout", bindparam("limit", type_=String), literal_column("true")))
         )
 
+    now_text = "SELECT (extract(epoch from clock_timestamp()) * 1000)::bigint"
+    takes_scripts = True
+
+    def spelled(self, sql: str, values: Sequence[Any]) -> str:
+        """Write the values out."""
+        return spelled(sql, values, numbered=self._compiler.paramstyle == "numeric_dollar")
+
     @contextmanager
     def bounded(self, step: Step) -> Iterator[None]:
         """Set a timeout for locks, unless the caller has; a rollback to the savepoint sets it back, too."""
@@ -204,35 +210,41 @@ class PostgresqlDialect(ServerDialect):
         yield
         step.rows(self._unbound, limit=held)
 
-    @cached_property
-    def _first_turns(self) -> Statement:
-        task = self.schema.task
-        lanes = (
-            func.unnest(_array("lanes", task.c.lane.type), _array("heads", task.c.turn.type))
-            .table_valued(column("lane", task.c.lane.type), column("head", task.c.turn.type))
-            .render_derived(name="given")
-        )
-        first = (
-            select(task.c.seq, task.c.turn, task.c.expires_at)
-            .where(task.c.lane == lanes.c.lane, task.c.turn >= lanes.c.head)
-            .order_by(task.c.turn)
-            .limit(bindparam("limit", type_=Integer))
-            .with_for_update(skip_locked=True)
-            .lateral("first")
-        )
-        return self.statement(
-            select(lanes.c.lane, first.c.seq, first.c.turn, first.c.expires_at).select_from(
-                lanes.join(first, true())
-            )
-        )
+    # -------------------------------------------------------------- claims
 
-    def first_turns(
-        self, step: Step, heads: Mapping[int, str], limit: int
-    ) -> Iterable[tuple[Any, ...]] | None:
+    def name_of(self, table: Table) -> str:
+        """Return how a statement names a table."""
+        return str(self._compiler.identifier_preparer.format_table(table))
+
+    @cached_property
+    def claims(self) -> ClaimStatements:
+        """What claims ask."""
+        return ClaimStatements(self)
+
+    def look(self, step: Step, kind: str, handlers: Collection[str], limit: int, most: int) -> Sight | None:
+        """Look at everything in one round trip."""
+        asked = self.claims.looks[kind]
+        now = step.now_ms if step.timed or self.settings.clock is not None else None
+        given = {"handlers": self.as_set(list(handlers)), "now": now, "limit": limit, "most": most}
+        sight, micros = seen(step.rows(asked, **given))
+        if now is None:
+            step.tell_time(micros)
+        return sight
+
+    def next_turns(self, step: Step, asks: Sequence[Ask], bound: str) -> Iterable[Turn]:
         """Ask all lanes in one round trip."""
-        lanes = list(heads)
-        given = {"lanes": self.as_set(lanes), "heads": self.as_set([heads[lane] for lane in lanes])}
-        return step.rows(self._first_turns, limit=limit, **given)
+        lanes, turns, limits = map(self.as_set, zip(*asks, strict=True))
+        rows = step.rows(self.claims.next_turns, lanes=lanes, turns=turns, limits=limits, bound=bound)
+        return map(turn_of_mark, rows)
+
+    def lock_gates(self, step: Step, names: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        """Lock them, and read the clock in the same round trip."""
+        rows = list(step.rows_among(self.claims.gates_and_time, "names", names))
+        if rows and self.settings.clock is None:
+            step.tell_time(rows[-1][-1])
+        elif rows:
+            step.look_at_clock()
+        return [tuple(row)[:-1] for row in rows]
 
     # -------------------------------------------------------------- locks
 
@@ -267,7 +279,7 @@ class PostgresqlDialect(ServerDialect):
         """Share the lanes' advisory locks."""
         keys = sorted({_FIRST_LANE_LOCK + lane % _LANE_LOCKS for lane in lanes})
         if keys:
-            step.rows(self._enter, keys=keys)
+            step.run(self._enter, keys=keys)
 
     def take_lanes(self, step: Step, lanes: Collection[int]) -> dict[int, bool]:
         """Lock rows that are not locked; try the lanes' advisory locks alone."""
@@ -312,30 +324,6 @@ class PostgresqlDialect(ServerDialect):
         kind = type(error)
         driver = kind.__module__.partition(".")[0]
         return kind.__name__ in _UNANSWERED and driver in {"asyncpg", "psycopg"} and not self.code_of(error)
-
-
-def _array(name: str, kind: TypeEngine[Any]) -> ColumnElement[Any]:
-    """Return the array that is passed as the text `_joined` makes.
-
-    A text goes through the drivers ten times as quickly as a list, whose every element they look at from all sides.
-    """
-    joined = bindparam(name, type_=Text)
-    return func.string_to_array(joined, literal_column(f"'{_BETWEEN}'"), literal_column(f"'{_NULL}'")).cast(
-        ARRAY(kind)
-    )
-
-
-def _joined(values: Sequence[Any]) -> str | None:
-    """Return values as a text that PostgreSQL takes apart again; None if one of them cannot be in it.
-
-    No JSON text, no name and no id in a row has control characters.
-    """
-    joined = _BETWEEN.join(
-        [_NULL if value is None else value if type(value) is str else str(value) for value in values]
-    )
-    if joined.count(_BETWEEN) != len(values) - 1 or joined.count(_NULL) != values.count(None):
-        return None
-    return joined
 
 
 def _insert_of(construct: Insert, rows: Any, replace: Any) -> Insert:  # noqa: ANN401 - a table of parameters

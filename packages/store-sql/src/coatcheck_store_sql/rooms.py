@@ -63,7 +63,7 @@ class Room(ABC):
         return await self.write(lambda step: add(step, drafts))
 
     @abstractmethod
-    async def read(self, work: Callable[[Step], T]) -> T:
+    async def read(self, work: Callable[[Step], T], *, brief: bool = False) -> T:
         """Do `work` on a snapshot of the database."""
 
     @abstractmethod

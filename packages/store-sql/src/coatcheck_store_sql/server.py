@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from datetime import timedelta
 from functools import partial
@@ -19,6 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from coatcheck.clock import Clock
 from coatcheck.errors import CoatcheckError, SchemaOutdated, StoreUnavailable
 from coatcheck.store import Added, Capability
 from coatcheck.task import TaskDraft, as_millis
@@ -39,8 +41,9 @@ from coatcheck_store_sql.settings import SqlSettings
 from coatcheck_store_sql.statements import Statements
 from coatcheck_store_sql.step import Executor, Memory, Step, Time
 from coatcheck_store_sql.transactions import join
-from coatcheck_store_sql.tries import Doing, Reading, Writing, because, said
+from coatcheck_store_sql.tries import Adding, Doing, Reading, Writing, because, said
 from coatcheck_store_sql.waiting import next_time
+from coatcheck_store_sql.waiting_question import look
 from coatcheck_store_sql.words import named
 
 __all__ = ["ServerRoom"]
@@ -50,6 +53,8 @@ T = TypeVar("T")
 _FIRST_NAP_SECONDS = 0.02
 _LONGEST_NAP_SECONDS = 1.0
 _GRACE_SECONDS = 0.3
+_SEEN_MICROSECONDS = 1_000_000
+"""How long a look at the server's clock tells the time: as long as clocks run alike to a fraction of a millisecond."""
 
 
 @define(eq=False)
@@ -88,6 +93,8 @@ class ServerRoom(Room):
         self._unsubscribe: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._closed = True
+        self._seen = (0, -(10**18))
+        """The server's clock when it was looked at last, in microseconds, and when that was by this process's."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -234,11 +241,21 @@ class ServerRoom(Room):
     def time(self, executor: Executor) -> Time:
         """Return the server's time, or that of the clock that the settings give."""
         if self._settings.clock is not None:
-            clock = self._settings.clock.now()
-            now = as_millis(clock)
-            return now, now + (clock.microsecond % 1000 > 0)
+            return _time_of(self._settings.clock)
         ((micros,),) = executor.rows(self.dialect.clock, {})
-        return int(micros) // 1000, -(-int(micros) // 1000)
+        self._seen = int(micros), time.monotonic_ns()
+        return _time(int(micros))
+
+    def time_by_now(self) -> Time | None:
+        """Return the server's time as far as it is known without asking; None if that was too long ago.
+
+        It is never ahead, unless the server's clock was set back meanwhile.
+        """
+        if self._settings.clock is not None:
+            return _time_of(self._settings.clock)
+        micros, seen_at = self._seen
+        passed = (time.monotonic_ns() - seen_at) // 1000
+        return _time(micros + passed) if passed < _SEEN_MICROSECONDS else None
 
     async def write(self, work: Callable[[Step], T], *, shared: bool = True, repeatable: bool = True) -> T:
         """Do it in a transaction of its own."""
@@ -250,10 +267,16 @@ class ServerRoom(Room):
         """Add tasks, with what others add at this moment."""
         return await self._here().adds.add(drafts)
 
-    async def read(self, work: Callable[[Step], T]) -> T:
-        """Do it in a transaction that reads one snapshot."""
+    async def write_adds(self, drafts: Sequence[TaskDraft]) -> list[Added]:
+        """Add tasks in a step of their own."""
         here = self._here()
-        seen: T = await self._unhurt(here, Reading(self, here, work))
+        added: list[Added] = await self._unhurt(here, Adding(self, here, drafts))
+        return added
+
+    async def read(self, work: Callable[[Step], T], *, brief: bool = False) -> T:
+        """Look at one snapshot; `brief` if one statement is likely to do."""
+        here = self._here()
+        seen: T = await self._unhurt(here, Reading(self, here, work, brief=brief))
         return seen
 
     async def _unhurt(self, here: OneLoop, doing: Doing) -> Any:  # noqa: ANN401 - what the work returns
@@ -319,7 +342,7 @@ class ServerRoom(Room):
             news = self._here().news
             await news.hear()
             while True:
-                now, due = await self.read(partial(_look, keys=keys, since=begun))
+                now, due = await self.read(partial(self._look, keys=keys, since=begun), brief=True)
                 begun = now if begun is None else begun
                 if due is not None and due <= now:
                     return True
@@ -330,6 +353,12 @@ class ServerRoom(Room):
                 if due is not None and self._settings.clock is None:
                     pause = min(pause, (due - now) / 1000)
                 await sleeper.sleep(pause)
+
+    def _look(self, step: Step, keys: Sequence[str], since: int | None) -> tuple[int, int | None]:
+        """Return the time, and from when on there may be work."""
+        if not self.dialect.now_text:
+            return step.now_ms, next_time(step, keys, since or step.now_ms)
+        return look(step, keys, since, None if self._settings.clock is None else step.now_ms)
 
     def _poll_seconds(self, news: News) -> float:
         if self._settings.poll_interval is not None:
@@ -343,9 +372,13 @@ _POLL_SECONDS = 0.05
 """How often it looks where nothing is announced."""
 
 
-def _look(step: Step, keys: Collection[str], since: int | None) -> tuple[int, int | None]:
-    """Return the time, and from when on there may be work."""
-    return step.now_ms, next_time(step, keys, since or step.now_ms)
+def _time_of(clock: Clock) -> Time:
+    now = clock.now()
+    return as_millis(now), as_millis(now) + (now.microsecond % 1000 > 0)
+
+
+def _time(micros: int) -> Time:
+    return micros // 1000, -(-micros // 1000)
 
 
 def _look_away(task: asyncio.Task[Any]) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.sql.elements import ClauseElement
 
 from coatcheck.store import Capability
 from coatcheck_store_sql.dialects import Dialect
+from coatcheck_store_sql.script import NeedsAnswer
 from coatcheck_store_sql.statement import Statement
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ class ServerDialect(Dialect):
     @abstractmethod
     def clock(self) -> Statement:
         """The server's time, in microseconds since 1970."""
+
+    takes_scripts: ClassVar[bool] = False
+    """Whether several statements can go as one text."""
+
+    def spelled(self, sql: str, values: Sequence[Any]) -> str:
+        """Return a statement with its values written out, for a text of several."""
+        raise NeedsAnswer
 
     promises: ClassVar[frozenset[Capability]] = frozenset()
     """What it promises beyond what all servers do."""

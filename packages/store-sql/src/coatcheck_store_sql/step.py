@@ -49,6 +49,8 @@ class Memory:
         self.lanes: Lanes = Lanes(base.lanes if base is not None else None)
         self.rank_mode: str | None = base.rank_mode if base is not None else None
         self.attended: dict[str, int] = dict(base.attended) if base is not None else {}
+        self.behind: int = base.behind if base is not None else 0
+        """How many tasks were taken from lanes since it was last written where they begin."""
 
     def draft(self) -> Memory:
         """Return what one transaction may change."""
@@ -61,6 +63,7 @@ class Memory:
         self.lanes.merge(draft.lanes)
         self.rank_mode = draft.rank_mode
         self.attended.update(draft.attended)
+        self.behind = draft.behind
 
     def recall(self, task_id: str, rev: int) -> Record | None:
         """Return the record of that rev, if it is remembered."""
@@ -88,6 +91,7 @@ class Memory:
         self.lanes.clear()
         self.rank_mode = None
         self.attended.clear()
+        self.behind = 0
 
 
 @define
@@ -132,6 +136,15 @@ class Step:
         if self._now is None:
             self._now = from_millis(self.now_ms)
         return self._now
+
+    @property
+    def timed(self) -> bool:
+        """Whether the time is fixed already."""
+        return self._time is not None
+
+    def tell_time(self, micros: int) -> None:
+        """Fix the time, in microseconds: a statement has just returned it by the way."""
+        self._time, self._now = (micros // 1000, -(-micros // 1000)), None
 
     def look_at_clock(self) -> None:
         """Read the time anew when it is asked for next: what was locked since then may have taken long."""

@@ -119,16 +119,16 @@ class SqlStore(Store):
         self._check_open()
         return await self.room.write(work, shared=shared, repeatable=repeatable)
 
-    async def _read(self, work: Callable[[Step], T]) -> T:
-        """Do `work` on a snapshot of the database."""
+    async def _read(self, work: Callable[[Step], T], *, brief: bool = False) -> T:
+        """Do `work` on a snapshot of the database; see `Room.read`."""
         self._check_open()
-        return await self.room.read(work)
+        return await self.room.read(work, brief=brief)
 
     # -------------------------------------------------------------- adding and reading
 
     async def now(self) -> datetime:
         """Return the time (S1)."""
-        return await self._read(lambda step: step.now)
+        return await self._read(lambda step: step.now, brief=True)
 
     async def add(self, drafts: Sequence[TaskDraft], *, transaction: object = None) -> list[Added]:
         """Add tasks, in a step of their own or in the caller's transaction (S2)."""
@@ -164,7 +164,7 @@ class SqlStore(Store):
 
     async def get_many(self, task_ids: Collection[str]) -> dict[str, Task]:
         """Return snapshots by id (S3)."""
-        return await self._read(lambda step: reading.get_many(step, task_ids))
+        return await self._read(lambda step: reading.get_many(step, task_ids), brief=True)
 
     async def find(self, query: Filter, *, limit: int = 100, after: str | None = None) -> list[Task]:
         """Return tasks that match, by id (S3)."""

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.util import greenlet_spawn
 
 from coatcheck.errors import CoatcheckError, StoreUnavailable
+from coatcheck.task import TaskDraft
+from coatcheck_store_sql.adding import add, needs_answers
 from coatcheck_store_sql.dialects import original
 from coatcheck_store_sql.lines import Line, cut_at
+from coatcheck_store_sql.script import NeedsAnswer, OneQuestion, Script
 from coatcheck_store_sql.step import Memory, Step
 
 if TYPE_CHECKING:
     from coatcheck_store_sql.server import OneLoop, ServerRoom
 
-__all__ = ["Doing", "Reading", "Writing", "because", "said"]
+__all__ = ["Adding", "Doing", "Reading", "Writing", "because", "said"]
 
 _NAPS_SECONDS = (0.002, 0.02)
 """How long a step naps before it is repeated on a server that is there; doubled each time."""
@@ -106,13 +110,19 @@ class Doing(ABC):
                 raise
 
     async def _begin(self, line: Line, begin: str) -> None:
-        """Begin a transaction. A connection that has been lost without a word shows here, early enough for another."""
+        """Begin a transaction."""
+        with self._first_answer(line):
+            await line.driver.simple(begin)
+
+    def _first_answer(self, line: Line) -> AbstractContextManager[None]:
+        """Wait for the first answer only so long that there is time for another connection.
+
+        One that has been lost without a word shows here.
+        """
         if not line.used:
-            await line.driver.simple(begin)
-            return
+            return nullcontext()
         soon = asyncio.get_running_loop().time() + self.room.timeout_seconds * _FIRST_ANSWER
-        with cut_at(soon, line.driver):
-            await line.driver.simple(begin)
+        return cut_at(soon, line.driver)
 
     async def _roll_back(self, line: Line) -> None:
         try:
@@ -146,11 +156,53 @@ class Writing(Doing):
         return result
 
 
-class Reading(Doing):
-    """A look at one snapshot."""
+class Adding(Writing):
+    """A step that adds tasks. If it need not ask anything, it is one message, stamped by what is known of the clock."""
+
+    def __init__(self, room: ServerRoom, here: OneLoop, drafts: Sequence[TaskDraft]) -> None:
+        super().__init__(room, here, lambda step: add(step, drafts), shared=True, repeatable=True)
+        self._asks = not room.dialect.takes_scripts or needs_answers(room.memory, drafts)
 
     async def _transact(self, line: Line) -> Any:  # noqa: ANN401 - what the work returns
         room = self.room
+        if self.tries or self._asks:
+            return await super()._transact(line)
+        now = room.time_by_now()
+        if now is None:
+            with self._first_answer(line):
+                now = await greenlet_spawn(room.time, line)
+        script = Script(room.dialect)
+        step = Step(script, room.sql, room.memory.draft(), lambda _: now, hopeful=True)
+        try:
+            result = self.work(step)
+        except NeedsAnswer:
+            return await super()._transact(line)
+        self.committing = True
+        with self._first_answer(line):
+            await line.driver.simple(script.text())
+        room.committed(step, self.here.news)
+        return result
+
+
+class Reading(Doing):
+    """A look at one snapshot; `brief` if one statement is likely to do, which needs no transaction."""
+
+    def __init__(
+        self, room: ServerRoom, here: OneLoop, work: Callable[[Step], Any], *, brief: bool = False
+    ) -> None:
+        super().__init__(room, here, work)
+        self._brief = brief
+
+    async def _transact(self, line: Line) -> Any:  # noqa: ANN401 - what the work returns
+        room = self.room
+        if self._brief:
+            try:
+                with self._first_answer(line):
+                    return await greenlet_spawn(
+                        self.work, Step(OneQuestion(line), room.sql, Memory(capacity=1), room.time)
+                    )
+            except NeedsAnswer:
+                self._brief = False
         await self._begin(line, room.dialect.begin_reading)
         step = Step(line, room.sql, Memory(capacity=1), room.time)
         result = await greenlet_spawn(self.work, step)
