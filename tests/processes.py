@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -99,6 +100,10 @@ class Process:
     def log(self) -> str:
         """What it has said so far."""
         return self._log.read_text()
+
+    def lines_with(self, pattern: str) -> list[str]:
+        """Return the lines of its log in which the pattern is, in upper or lower case: a failed test shows them."""
+        return [line for line in self.log.splitlines() if re.search(pattern, line, re.IGNORECASE)]
 
     @property
     def works(self) -> bool:

@@ -18,7 +18,7 @@ from processes import SHORT_LEASE, Orders, Process
 from provider import HOUR, document, handler_of
 from waits import PATIENCE, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.crowd, pytest.mark.slow, pytest.mark.timeout(240)]
 
 GATE = gates.provider("ocr:gitee")
 SLOTS = 4

@@ -61,7 +61,8 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, sandbox_url: str) -
 def test_the_guides_have_code() -> None:
     """The guides that tell how something is done show it."""
     wanted = (
-        "submitting", "handlers", "workers", "unknown", "gates", "stores", "plugins", "testing", "providers/gitee",
+        "submitting", "handlers", "workers", "unknown", "gates", "stores", "plugins", "testing", "selectors", "retries",
+        "providers/gitee",
     )  # fmt: skip
     runnable = with_code(PAGES)
     assert [each for each in wanted if DOCS / f"{each}.md" not in runnable] == []
@@ -165,6 +166,11 @@ def methods(reference: str) -> list[str]:
     return [name for name in vars(resolve(reference)) if not name.startswith("_")]
 
 
+def offered(hook: str) -> list[str]:
+    """Return the keys that a plugin's hook offers."""
+    return [each.key for each in resolve(hook)()]
+
+
 def fault_kinds(module: str) -> list[str]:
     """Return the sandbox's kinds of faults, as they are written in code."""
     return [each.__name__ for each in importlib.import_module(module).KINDS.values()]
@@ -195,6 +201,12 @@ def fault_kinds(module: str) -> list[str]:
         ("stores.md", members, "coatcheck.store:Capability"),
         ("stores.md", methods, "coatcheck.store:Store"),
         ("workers.md", fields, "coatcheck.retry:ExponentialRetry"),
+        ("selectors.md", offered, "coatcheck_selectors.plugin:coatcheck_selectors"),
+        ("selectors.md", methods, "coatcheck.selector:Standing"),
+        ("selectors.md", fields, "coatcheck_selectors.health:Healthy"),
+        ("retries.md", offered, "coatcheck_retries.plugin:coatcheck_retry_policies"),
+        ("retries.md", fields, "coatcheck_retries.learning:LearnedRetry"),
+        ("retries.md", fields, "coatcheck_retries.paces:FullJitterRetry"),
         ("plugins.md", members, "coatcheck.plugins:PluginState"),
         ("plugins.md", fields, "coatcheck.hooks:HandlerDescriptor"),
         ("plugins.md", fields, "coatcheck.hooks:StoreDescriptor"),
@@ -219,6 +231,7 @@ def test_a_page_names_all_that_there_is(page: str, listing: Any, of: str) -> Non
         ("submitting.md", "coatcheck.manager:SubmitOptions"),
         ("workers.md", "coatcheck.retry:ExponentialRetry"),
         ("stores.md", "coatcheck_store_sql.settings:SqlSettings"),
+        ("redis.md", "coatcheck_store_redis.settings:RedisSettings"),
     ],
 )
 def test_tables_of_settings_tell_the_true_defaults(page: str, of: str) -> None:

@@ -22,7 +22,7 @@ from coatcheck_store_sql.step import Step
 from fleet import Fact, Fleet, Orders
 from waits import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.crowd, pytest.mark.slow, pytest.mark.timeout(180)]
 
 FIGURES = logging.getLogger(__name__)
 """Seen with ``--log-cli-level=INFO``."""

@@ -49,6 +49,7 @@ ROOMS = (
     "calling",
     "claiming",
     "observing",
+    "standing",
     "manager",
     "worker",
     "app",

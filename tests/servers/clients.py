@@ -179,11 +179,12 @@ class RedisClient(Client):
         self.ask(number, "FLUSHDB")
         self._taken.discard(number)
 
-    def ask(self, database: int, *command: str) -> Any:
-        """Send a command and return the answer; an error raises `ServerFailed`."""
+    def ask(self, database: int | None, *command: str) -> Any:
+        """Send a command and return the answer; an error raises `ServerFailed`. A Sentinel has no databases."""
         to = address_of(self.url, port=6379)
         login = [["AUTH", *filter(None, [to.user]), to.password]] if to.password else []
-        commands = [*login, ["SELECT", str(database)], [*command]]
+        select = [["SELECT", str(database)]] if database is not None else []
+        commands = [*login, *select, [*command]]
         with (
             closing(socket.create_connection((to.host, to.port), CONNECT_SECONDS)) as connection,
             connection.makefile("rb") as stream,

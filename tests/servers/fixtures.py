@@ -42,6 +42,7 @@ pgbouncer_server, pgbouncer_url = _server_of("pgbouncer"), _url_of("pgbouncer")
 mariadb_server, mariadb_url = _server_of("mariadb"), _url_of("mariadb")
 mysql_server, mysql_url = _server_of("mysql"), _url_of("mysql")
 redis_server, redis_url = _server_of("redis"), _url_of("redis")
+valkey_server, valkey_url = _server_of("valkey"), _url_of("valkey")
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ class Server:
         """Serve through this client."""
         self._client = client
         self._databases: set[str] = set()
+        self._version: tuple[int, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -49,8 +50,10 @@ class Server:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The numbers of its version."""
-        return self._client.version()
+        """The numbers of its version; asked for once, since it is the same after a restart."""
+        if not self._version:
+            self._version = self._client.version()
+        return self._version
 
     def new_database(self) -> str:
         """Create an empty database and return its URL."""
@@ -132,6 +135,8 @@ class OwnServer(Server):
         """
         if self._run and self._run.runs:
             return
+        if self._run:
+            self._run.wait(STOP_SECONDS)  # it has ended by itself, maybe: this closes its pipes
         self._run = Supervised(
             self._recipe.command(self._folder, self.port),
             folder=self._folder,

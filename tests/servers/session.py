@@ -9,10 +9,10 @@ from servers.clients import Client, MysqlClient, PostgresqlClient, RedisClient
 from servers.errors import NoServer, ServerError, ServerFailed
 from servers.mariadb import Mariadb
 from servers.postgresql import Pgbouncer, Postgresql
-from servers.redis import Redis
+from servers.redis import Redis, Valkey
 from servers.server import OwnServer, Recipe, Server
 
-Kind = Literal["postgresql", "pgbouncer", "mariadb", "mysql", "redis"]
+Kind = Literal["postgresql", "pgbouncer", "mariadb", "mysql", "redis", "valkey"]
 REQUIRED = "COATCHECK_REQUIRE_SERVERS"
 """The variable that names the kinds, with commas between, whose tests must not be skipped."""
 CLIENTS: dict[Kind, type[Client]] = {
@@ -20,11 +20,13 @@ CLIENTS: dict[Kind, type[Client]] = {
     "mariadb": MysqlClient,
     "mysql": MysqlClient,
     "redis": RedisClient,
+    "valkey": RedisClient,
 }
 RECIPES: dict[Kind, type[Postgresql | Mariadb | Redis]] = {
     "postgresql": Postgresql,
     "mariadb": Mariadb,
     "redis": Redis,
+    "valkey": Valkey,
 }
 
 _shared: dict[Kind, Server | ServerError] = {}
@@ -41,7 +43,7 @@ def shared(kind: Kind) -> Server:
     try:
         return _find(kind)
     except NoServer as missing:
-        _do_without(kind, missing)
+        do_without(kind, missing)
 
 
 def own(kind: Kind, *, durable: bool = False) -> OwnServer:
@@ -56,7 +58,7 @@ def own(kind: Kind, *, durable: bool = False) -> OwnServer:
     try:
         return OwnServer(_recipe(kind, durable=durable))
     except NoServer as missing:
-        _do_without(kind, missing)
+        do_without(kind, missing)
 
 
 def pgbouncer_before(behind: Server) -> OwnServer:
@@ -68,7 +70,7 @@ def pgbouncer_before(behind: Server) -> OwnServer:
     try:
         return OwnServer(Pgbouncer(behind))
     except NoServer as missing:
-        _do_without("pgbouncer", missing)
+        do_without("pgbouncer", missing)
 
 
 def release() -> None:
@@ -111,7 +113,8 @@ def _recipe(kind: Kind, *, durable: bool) -> Recipe:
     return RECIPES[kind](durable=durable)
 
 
-def _do_without(kind: Kind, missing: NoServer) -> NoReturn:
+def do_without(kind: str, missing: NoServer) -> NoReturn:
+    """Skip the test that needs it, or fail it if the kind is required."""
     if kind in os.environ.get(REQUIRED, "").replace(" ", "").split(","):
         pytest.fail(f"{missing} ({REQUIRED} names {kind})", pytrace=False)
     pytest.skip(str(missing))

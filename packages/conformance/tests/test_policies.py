@@ -39,7 +39,7 @@ from coatcheck_conformance import (
     validate,
 )
 from coatcheck_conformance.policy.snapshots import EVENTS
-from coatcheck_conformance.policy.spec import ANY_PARAMS, HINTS
+from coatcheck_conformance.policy.spec import ANY_PARAMS, HINTS, candidate_names
 from coatcheck_conformance.policy.watching import growth, longest_gap_seconds, staying_inside, unchanged
 
 
@@ -195,6 +195,27 @@ def test_specs_say_which_rules_apply() -> None:
     assert RetrySpec("x:y").offers() == {HINTS}
     assert RetrySpec("x:y", ceiling=timedelta()).offers() == frozenset()
     assert AdmissionSpec("x:y").offers() == frozenset()
+
+
+def test_specs_say_what_is_promised_beyond() -> None:
+    """What an author claims is tried, and what nobody could try is refused, with the nearest that there is."""
+    turns = SelectorSpec("x:y", shares={"kit:provider-000": 1}, promises=["closed", "pauses"])
+    assert turns.offers() == {ANY_PARAMS, "shares", "closed", "pauses"}
+    assert "keyed" in SelectorSpec("x:y", keyed=lambda key: (key, {})).offers()
+    second = timedelta(seconds=1)
+    bounded = RetrySpec("x:y", floor=second, maximum=9 * second, promises="last look")
+    assert bounded.offers() == {HINTS, "floor", "maximum", "last look"}
+    with pytest.raises(ConfigurationError, match="no promise 'lode'; did you mean 'load'"):
+        SelectorSpec("x:y", promises=["lode"])
+    with pytest.raises(ConfigurationError, match="no promise 'jiter'; did you mean 'jitter'"):
+        RetrySpec("x:y", promises="jiter")
+
+
+def test_a_selector_that_takes_turns_is_tried_for_its_shares() -> None:
+    """One counter for all sets of candidates is noticed; one who takes turns by the wrong order is not broken."""
+    shares = dict.fromkeys(candidate_names(120), 1)
+    report = validate(SelectorConformance, SelectorSpec(f"{__name__}:InTurn", shares=shares))
+    assert report.failed == {"SELECTOR-SHARE-2"}
 
 
 @pytest.mark.parametrize("suite", [SelectorConformance, RetryConformance, AdmissionConformance])

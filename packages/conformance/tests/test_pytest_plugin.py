@@ -44,6 +44,32 @@ def test_a_suite_is_reported(tmp_path: Path) -> None:
     assert told["rules"][1]["reason"] == "needs halves"
 
 
+def test_processes_that_share_the_rules_give_one_report(tmp_path: Path) -> None:
+    """With pytest-xdist, the report and the verdict are those of all rules, whichever process has tried them."""
+    chosen = ["-n", "2", "--conformance-report", "reports"]
+    for number, code, verdict in ((4, 0, "conformant"), (3, 1, "not conformant")):
+        done = run(tmp_path, EVEN.format(number=number), *chosen)
+        assert done.returncode == code, done.stdout
+        assert done.stdout.count(f"TestNumber of the number {number}: {verdict}") == 1
+        told = json.loads((tmp_path / "reports" / "TestNumber.json").read_text("utf-8"))
+        assert told["verdict"] == verdict
+        assert len([each for each in told["rules"] if each["outcome"] != "not run"]) == 3
+
+
+def test_what_is_required_is_known_to_all_processes(tmp_path: Path) -> None:
+    """With pytest-xdist, too, `--conformance-require` turns a skip into a failure."""
+    done = run(tmp_path, EVEN.format(number=4), "-n", "2", "--conformance-require", "halves")
+    assert done.returncode == 1
+    assert "NUMBER-EVEN-2 failed: cannot be tried without halves, which is required here" in done.stdout
+
+
+def test_skipping_everything_in_all_processes_is_a_failure(tmp_path: Path) -> None:
+    """With pytest-xdist, too, a run in which no MUST rule was tried fails."""
+    done = run(tmp_path, EVEN.format(number=4), "-n", "2", "-k", "test_positive")
+    assert done.returncode == 1, done.stdout
+    assert "no MUST rule was tried" in done.stdout
+
+
 def test_a_failure_shows_what_was_compared(tmp_path: Path) -> None:
     """Rules assert, and pytest shows the values; the report has the reason."""
     done = run(tmp_path, EVEN.format(number=3), "--conformance-report", "reports")

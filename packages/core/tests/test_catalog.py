@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 
 SECRET_URL = "acme://u:hun%20ter2@h/db?password=swordfish"
 ACME = """
+from collections.abc import Mapping
 from attrs import frozen
+from coatcheck.errors import InvalidParams
 from coatcheck.gates import AdmissionPolicy, Gates
 from coatcheck.handler import Handler
 from coatcheck.memory import MemoryStore
 from coatcheck.results import QueryResult, SubmitResult
-from coatcheck.retry import ExponentialRetry
+from coatcheck.retry import ExponentialRetry, RetryPolicy
 from coatcheck.secret import Secret
+from coatcheck.selector import Selector
 
 MADE = []
 
@@ -80,6 +83,27 @@ def make_selector(settings=None):
 
 async def first(selection):
     return selection.candidates[0]
+
+@frozen
+class Around:
+    inner: Selector
+    others: Mapping[str, Selector] = {}
+    retry: RetryPolicy | None = None
+    async def __call__(self, selection):
+        return await self.inner(selection)
+
+@frozen
+class Paced:
+    retry: RetryPolicy | None = None
+
+@frozen
+class Strict:
+    size: int = 1
+    def __attrs_post_init__(self):
+        if self.size < 1:
+            raise InvalidParams(f"size is at least 1, not {self.size}")
+    async def __call__(self, selection):
+        return selection.candidates[self.size]
 
 class Chosen:
     async def __call__(self, selection):
@@ -329,6 +353,65 @@ async def test_a_selector_is_made_or_named(acme: "Site") -> None:
         catalog.create_selector(own, {"size": 0})
 
 
+async def test_a_selector_within_another_is_made_or_named(acme: "Site") -> None:
+    """What stands within settings is named as anything is: a name, a table with the name as `use`, or an object."""
+    catalog = offered(acme, "Selector", 'key="nth", factory="acme:make_selector", settings="acme:Settings"')
+    selection = Selection(params=None, options={}, candidates=("a", "b"))
+
+    async def own(_selection: Selection) -> str:
+        return "own"
+
+    for inner, answer in (
+        ("nth", "b"),
+        ({"use": "nth", "size": 0}, "a"),
+        ("acme:first", "a"),
+        (own, "own"),
+        ({"use": "acme:Around", "inner": {"use": "acme:Around", "inner": "nth"}}, "b"),
+    ):
+        made: Any = catalog.create_selector(
+            "acme:Around", {"inner": inner, "others": {"x": "acme:first"}, "retry": "exponential"}
+        )
+        assert await made(selection) == answer
+        assert await made.others["x"](selection) == "a"
+        assert made.retry == ExponentialRetry()
+
+
+@pytest.mark.parametrize(
+    ("inner", "told"),
+    [
+        (
+            "nht",
+            "settings.inner: expected something else: nothing installed offers selector 'nht'; did you mean 'nth'",
+        ),
+        ({"use": "nth", "sise": 0}, "has no settings 'sise'; did you mean 'size'"),
+        ({"size": 0}, "a selector is a name, or a table with the name as `use`"),
+        (7, "7 is no Callable, and no name of one"),
+    ],
+)
+def test_what_is_wrong_within_is_told(acme: "Site", inner: object, told: str) -> None:
+    """The message leads to the part."""
+    catalog = offered(acme, "Selector", 'key="nth", factory="acme:make_selector", settings="acme:Settings"')
+    with pytest.raises(ConfigurationError, match="settings.inner: ") as caught:
+        catalog.create_selector("acme:Around", {"inner": inner})
+    assert told in str(caught.value)
+
+
+def test_a_handler_may_hold_a_policy(acme: "Site") -> None:
+    """A handler's settings name its retry policy as an app's configuration does."""
+    catalog = offered(acme, "Handler", 'key="doc:x", factory="acme:Acme", settings="acme:Paced"')
+    made: Any = catalog.create_handler("doc:x", settings={"retry": {"use": "exponential", "initial": "2s"}})
+    assert made.settings.retry == ExponentialRetry(initial=timedelta(seconds=2))
+
+
+def test_settings_say_themselves_what_they_refuse(acme: "Site") -> None:
+    """What a settings class raises as `InvalidParams` reaches whoever wrote them."""
+    catalog = offered(acme, "Selector", 'key="strict", factory="acme:Strict", settings="acme:Strict"')
+    with pytest.raises(ConfigurationError, match="cannot take its settings: .*size is at least 1, not 0"):
+        catalog.create_selector("strict", {"size": 0})
+    with pytest.raises(ConfigurationError, match="jitter must be between 0 and 1"):
+        catalog.create_retry_policy("exponential", {"jitter": 2})
+
+
 def test_a_policy_is_made_or_named(acme: "Site") -> None:
     """A policy comes from code, or from a reference to it, its attrs class or its factory, or from a plugin."""
     catalog = offered(acme, "Admission", 'key="acme", factory="acme:Admission"')
@@ -386,6 +469,8 @@ def test_an_observer_is_a_module_or_an_object(acme: "Site") -> None:
         (lambda c: c.create_handler("ocr:gitee"), "pip install 'coatcheck-handler-ocr'"),
         (lambda c: c.create_handler("x", use="video:runway"), "pip install 'coatcheck-handler-video'"),
         (lambda c: c.create_selector("round-robin"), "pip install 'coatcheck-selectors'"),
+        (lambda c: c.create_selector("first-available"), "pip install 'coatcheck-selectors'"),
+        (lambda c: c.create_retry_policy("learned"), "pip install 'coatcheck-retries'"),
         (lambda c: c.create_retry_policy("exponentail"), "did you mean 'exponential'"),
         (lambda c: c.create_selector("mine"), "there are: none"),
         (lambda c: c.create_handler("mine"), "there are: none"),

@@ -339,7 +339,7 @@ def test_missing_fields_are_damage() -> None:
         ({"\udfff": 1}, "lone surrogate"),
         ({1: 2}, "keys are strings"),
         ([({"a": [{None: 1}]},)], "keys are strings"),
-        (object(), "not JSON"),
+        (object, "not JSON"),
         ({"a": b"x"}, "not JSON"),
     ],
     ids=repr,

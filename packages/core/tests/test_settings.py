@@ -51,6 +51,10 @@ class Clock(Protocol):
 class Stopped:
     """A clock that stands still."""
 
+    def __repr__(self) -> str:
+        """Name no address: tests that are shared among processes have the same names in each."""
+        return "Stopped()"
+
     def now(self) -> int:
         """Return always the same."""
         return 7
@@ -244,3 +248,14 @@ def test_nearest_tells_all_there_is() -> None:
     """Without a near name the message lists the known ones."""
     assert nearest("zzz", ["a", "b"]) == "there are: a, b"
     assert nearest("zzz", []) == "there are: none"
+
+
+def test_an_annotation_that_leads_nowhere_is_told() -> None:
+    """A class whose types only a checker can see takes no settings, and the message says whose it is."""
+
+    @frozen
+    class Blind:
+        size: "NameOfTheFuture"  # type: ignore[name-defined]  # noqa: F821 - that is what is told
+
+    with pytest.raises(ConfigurationError, match="acme cannot take its settings"):
+        structure_settings({"size": 1}, Blind, owner="acme", parts={Path: str})

@@ -86,7 +86,9 @@ def test_a_bomb_that_lies_about_its_size_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no zip", packed(("full.md", b"words" * 100))[:-30], b"PK\x05\x06" + b"\xff" * 18]
+    "content",
+    [b"", b"no zip", packed(("full.md", b"words" * 100))[:-30], b"PK\x05\x06" + b"\xff" * 18],
+    ids=["empty", "no zip", "cut off", "no entries"],
 )
 def test_a_broken_archive_is_refused(content: bytes) -> None:
     """Also half of one."""

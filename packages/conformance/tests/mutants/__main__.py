@@ -16,7 +16,7 @@ from mutants import Trial, all_mutants, tried
 
 
 def main(arguments: list[str]) -> int:
-    """Try the mutants of these names or rules, or all, on about as many processes as there are cores.
+    """Try the mutants of these names or rules, or all, on a few processes more than there are cores: they often wait.
 
     With ``--thorough``, also on the bulky rules of other topics, which takes three times as long.
     """
@@ -34,9 +34,8 @@ def main(arguments: list[str]) -> int:
     random.Random(0).shuffle(names)
     began = time.perf_counter()
     context = get_context("spawn")  # whose logs are turned off: mutants make core complain, as it should
-    with ProcessPoolExecutor(
-        (os.cpu_count() or 1) + 2, mp_context=context, initializer=logging.disable
-    ) as pool:
+    size = 2 * (os.cpu_count() or 1) + 4
+    with ProcessPoolExecutor(size, mp_context=context, initializer=logging.disable) as pool:
         trials = []
         for done in as_completed([pool.submit(tried, name, thorough=thorough) for name in names]):
             trials.append(done.result())

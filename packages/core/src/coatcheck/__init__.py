@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from coatcheck.results import QueryResult, SubmitResult
     from coatcheck.retry import ExponentialRetry, RetryPolicy
     from coatcheck.secret import Secret
-    from coatcheck.selector import Selection, Selector
+    from coatcheck.selector import Load, Outcomes, Selection, Selector, Standing
     from coatcheck.store import Filter, Store
     from coatcheck.task import JSON, CancelOutcome, QueryParams, Status, Task, TaskError
     from coatcheck.worker import Worker, WorkerSettings
@@ -95,9 +95,11 @@ __all__ = [
     "InvalidParams",
     "InvalidTransition",
     "LeaseLost",
+    "Load",
     "Manager",
     "NoHandler",
     "NotPersistable",
+    "Outcomes",
     "ParamsMismatch",
     "PluginError",
     "Postpone",
@@ -113,6 +115,7 @@ __all__ = [
     "Selection",
     "Selector",
     "StandardAdmission",
+    "Standing",
     "Status",
     "Store",
     "StoreError",
@@ -166,7 +169,7 @@ _ROOMS = {
     "results": ("QueryResult", "SubmitResult"),
     "retry": ("ExponentialRetry", "RetryPolicy"),
     "secret": ("Secret",),
-    "selector": ("Selection", "Selector"),
+    "selector": ("Load", "Outcomes", "Selection", "Selector", "Standing"),
     "store": ("Filter", "Store"),
     "task": ("JSON", "CancelOutcome", "QueryParams", "Status", "Task", "TaskError"),
     "worker": ("Worker", "WorkerSettings"),

@@ -50,7 +50,8 @@ class App:
             selector: chooses where several handlers take the same params.
             admission: names the gates of a task; by default the standard ones.
             retry: when to ask again, unless a handler brings its own.
-            observers: functions of committed changes.
+            observers: functions of committed changes. A selector or retry policy, also a handler's own, that has
+                `coatcheck_tasks_changed` is one, too.
             priority_ageing: how much waiting one point of priority is worth; None is strict priority.
             callback_url: where providers may send callbacks; ``{handler_key}`` in it is replaced.
         """
@@ -62,7 +63,7 @@ class App:
         self._admission = admission or StandardAdmission()
         self._retry = retry or ExponentialRetry()
         self._callback_url = callback_url
-        self._observers = Observers(observers)
+        self._observers = Observers(self._observing(observers, selector))
         self._loops = HandlerLoops(self.registry)
         self._entered = 0
         self.manager = Manager(
@@ -74,6 +75,16 @@ class App:
             priority_ageing=priority_ageing,
             on_change=self._changed,
         )
+
+    def _observing(self, observers: Iterable[object], selector: object) -> list[object]:
+        """Return the observers, and the policies that want to know what was committed, each once."""
+        handlers = (self.registry[key] for key in self.registry)
+        policies = [selector, self._retry, *(handler.retry for handler in handlers)]
+        given = list(observers)
+        for each in policies:
+            if hasattr(each, "coatcheck_tasks_changed") and not any(each is known for known in given):
+                given.append(each)
+        return given
 
     async def __aenter__(self) -> Self:
         """Open the store; entering an open app again only counts."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from attrs import define, evolve, field
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from coatcheck.recipes import Recipe
     from coatcheck.retry import RetryPolicy
     from coatcheck.selector import Selector
+    from coatcheck.settings import Parts
     from coatcheck.store import Store
 
 __all__ = ["STRICT_VARIABLE", "Catalog", "create_store", "discover"]
@@ -162,7 +164,7 @@ class Catalog:
             HANDLER,
             key=key,
             accounts=recipe.accounts_from(accounts),
-            settings=recipe.settings_from(settings),
+            settings=recipe.settings_from(settings, self.parts()),
         )
         return _with_key(made, key)
 
@@ -213,8 +215,33 @@ class Catalog:
         from coatcheck.recipes import finished  # noqa: PLC0415 - a listing has no use for what makes things
 
         if isinstance(use, str):
-            return self._recipe(kind, use).make_policy(product, settings)
+            return self._recipe(kind, use).make_policy(product, settings, self.parts())
         return finished(use, product, kind.value, settings)
+
+    def parts(self) -> Parts:
+        """Return what makes selectors and policies that are settings of others.
+
+        They are written as a name, or as a table with the name as `use` and the settings beside it.
+        """
+        from coatcheck.recipes import ADMISSION, RETRY, SELECTOR  # noqa: PLC0415 - a listing has no use for what makes things
+        from coatcheck.selector import Selector  # noqa: PLC0415 - the same
+
+        kinds: list[tuple[object, Kind, type]] = [
+            (Selector, Kind.SELECTOR, SELECTOR),
+            (RETRY, Kind.RETRY, RETRY),
+            (ADMISSION, Kind.ADMISSION, ADMISSION),
+        ]
+        return {each: partial(self._part, kind, product) for each, kind, product in kinds}
+
+    def _part(self, kind: Kind, product: type[T], written: object) -> T:
+        if isinstance(written, Mapping):
+            settings = dict(written)
+            use = settings.pop("use", None)
+            if not isinstance(use, str):
+                message = f"a {kind} is a name, or a table with the name as `use` and its settings beside it"
+                raise ConfigurationError(message)
+            return self._create(kind, product, use, settings)
+        return self._create(kind, product, cast("T | str", written), None)
 
     # -------------------------------------------------------------- finding
 

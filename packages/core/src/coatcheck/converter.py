@@ -145,9 +145,17 @@ def _validated(value: Any, wanted: Any) -> object:  # noqa: ANN401 - a pydantic 
     return wanted.model_validate_json(dumps(value))
 
 
-def problems_of(error: BaseException, path: str) -> list[tuple[str, str]]:
-    """Return what is wrong as pairs of path and reason. No value is quoted: it may be secret."""
-    return [(where, _told(what, wanted)) for where, what, wanted in _leaves(error, path, None)]
+def problems_of(
+    error: BaseException, path: str, *, trusted: type[BaseException] | None = None
+) -> list[tuple[str, str]]:
+    """Return what is wrong as pairs of path and reason. No value is quoted: it may be secret.
+
+    Errors of the class `trusted` say themselves what is wrong.
+    """
+    return [
+        (where, str(what) if trusted and type(what) is trusted else _told(what, wanted))
+        for where, what, wanted in _leaves(error, path, None)
+    ]
 
 
 def _leaves(error: BaseException, path: str, wanted: type | None) -> list[Problem]:

@@ -24,12 +24,13 @@ from coatcheck.errors import (
 )
 from coatcheck.events import Abandon, Adopt, Extend, Resolution, Resubmit
 from coatcheck.evolving import constructor, evolve
-from coatcheck.gates import AdmissionPolicy, Gate, GateUsage, Rate, TaskChange
+from coatcheck.gates import AdmissionPolicy, Gate, Gates, GateUsage, Rate, TaskChange
 from coatcheck.handler import AnyHandler, Callback, CallbackRequest
 from coatcheck.loops import HandlerLoops
 from coatcheck.persistable import from_json, to_json
 from coatcheck.registry import Registry
 from coatcheck.selector import Selection, Selector
+from coatcheck.standing import StoreStanding
 from coatcheck.store import Added, Filter, Stats, Store
 from coatcheck.task import JSON, Identity, QueryParams, Rank, Route, Status, Task, TaskDraft, new_task_id
 
@@ -146,6 +147,7 @@ class Manager:
         self._loops = loops
         self._admission = admission
         self._selector = selector
+        self._standing = StoreStanding(store)
         self._ageing = priority_ageing
         self._on_change = on_change
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -211,11 +213,17 @@ class Manager:
             raise InvalidParams(message)
         candidates = self._candidates(type(params), options)
         stored = to_json(params, path="params")
-        handler = await self._choose(params, stored, options, candidates)
+        handler = await self._choose(submission, stored, candidates)
         handler.validate(cast("Never", params))  # it was routed by exactly this type
+        draft = self._draft(submission, stored, handler)
+        return await self._with_gates(draft, self._admission.gates_for(draft))
+
+    def _draft(self, submission: Submission, stored: JSON, handler: AnyHandler) -> TaskDraft:
+        """Return the draft of a submission to that handler, without gates."""
+        options = submission.options
         metadata = to_json(dict(options.metadata), path="metadata") if options.metadata else {}
         task_id = new_task_id()
-        draft = TaskDraft(
+        return TaskDraft(
             id=task_id,
             route=_new_route(
                 handler_key=handler.key,
@@ -230,14 +238,13 @@ class Manager:
                 params_version=handler.params_version,
             ),
             params=stored,
-            tracking_timeout=timeout,
+            tracking_timeout=submission.tracking_timeout,
             priority=options.priority,
             rank=rank_of(options.priority, self._ageing),
             delay=options.delay or timedelta(),
             not_before=options.not_before,
             metadata=cast("Mapping[str, JSON]", metadata),
         )
-        return await self._with_gates(draft)
 
     def _candidates(self, params_type: type, options: SubmitOptions) -> tuple[str, ...]:
         if options.handler_key is not None:
@@ -258,11 +265,10 @@ class Manager:
             return (self._registry.only(params_type, candidates),)
         return candidates
 
-    async def _choose(
-        self, params: object, stored: JSON, options: SubmitOptions, candidates: tuple[str, ...]
-    ) -> AnyHandler:
+    async def _choose(self, submission: Submission, stored: JSON, candidates: tuple[str, ...]) -> AnyHandler:
         if len(candidates) == 1 or self._selector is None:
             return self._registry[candidates[0]]
+        options = submission.options
         given = {
             each.name: getattr(options, each.name)
             for each in fields(SubmitOptions)
@@ -272,10 +278,15 @@ class Manager:
             "dict[str, JSON]",
             to_json({**given, "metadata": dict(options.metadata)}, path="options", prove=False),
         )
+
+        def gates_of(key: str) -> Sequence[str | Gate]:
+            return self._admission.gates_for(self._draft(submission, stored, self._registry[key])).submit
+
         selection = Selection(
-            params=from_json(stored, type(params)),
+            params=from_json(stored, type(submission.params)),
             options=MappingProxyType(snapshot),
             candidates=candidates,
+            standing=self._standing.of(candidates, gates_of),
         )
         key = await self._selector(selection)
         if key not in candidates:
@@ -283,10 +294,10 @@ class Manager:
                 f"the selector answered {key!r}, which is none of the candidates: {', '.join(candidates)}"
             )
             raise ConfigurationError(message)
+        self._standing.sent(key)
         return self._registry[key]
 
-    async def _with_gates(self, draft: TaskDraft) -> TaskDraft:
-        wanted = self._admission.gates_for(draft)
+    async def _with_gates(self, draft: TaskDraft, wanted: Gates) -> TaskDraft:
         for gate in (*wanted.submit, *((wanted.query,) if wanted.query is not None else ())):
             if isinstance(gate, Gate) and gate not in self._defined:
                 await self._store.set_gate(

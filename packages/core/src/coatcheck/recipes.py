@@ -17,7 +17,7 @@ from coatcheck.handler import AnyHandler, Handler
 from coatcheck.hooks import Descriptor, HandlerDescriptor
 from coatcheck.retry import RetryPolicy
 from coatcheck.selector import Selector
-from coatcheck.settings import structure_settings
+from coatcheck.settings import Parts, structure_settings
 from coatcheck.store import Store
 
 __all__ = ["ADMISSION", "HANDLER", "RETRY", "SELECTOR", "STORE", "Recipe", "finished", "imported"]
@@ -93,14 +93,14 @@ class Recipe:
             return cls.of_descriptor(found, owner)
         return cls(owner=owner, factory=found, declared=False)
 
-    def settings_from(self, raw: Mapping[str, object] | None) -> object:
+    def settings_from(self, raw: Mapping[str, object] | None, parts: Parts | None = None) -> object:
         """Return the settings object; without a class, None, or what was written if no descriptor forbids it.
 
         Raises:
             ConfigurationError: they do not fit, or it takes none.
         """
         if self.settings is not None:
-            return structure_settings(raw or {}, self.settings, owner=self.owner)
+            return structure_settings(raw or {}, self.settings, owner=self.owner, parts=parts)
         if not raw:
             return None
         if self.declared:
@@ -154,15 +154,19 @@ class Recipe:
             raise PluginError(message)
         return made
 
-    def make_policy(self, product: type[T], raw: Mapping[str, object] | None) -> T:
+    def make_policy(
+        self, product: type[T], raw: Mapping[str, object] | None, parts: Parts | None = None
+    ) -> T:
         """Return a selector or policy: the thing itself, its settings object, or what the factory returns.
+
+        Its settings may hold other selectors or policies, which `parts` makes.
 
         Raises:
             ConfigurationError: the settings do not fit.
             PluginError: it cannot be made.
         """
         if self.declared:
-            settings = self.settings_from(raw)
+            settings = self.settings_from(raw, parts)
             if self.settings is not None and self.settings is self.factory:
                 return self.checked(settings, product)
             return self.make(product, **({} if self.settings is None else {"settings": settings}))
@@ -174,7 +178,8 @@ class Recipe:
                 raise ConfigurationError(message)
             return cast("T", self.factory)
         if isinstance(self.factory, type) and attrs.has(self.factory):
-            return self.checked(structure_settings(raw or {}, self.factory, owner=self.owner), product)
+            made = structure_settings(raw or {}, self.factory, owner=self.owner, parts=parts)
+            return self.checked(made, product)
         return self.make(product, **(raw or {}))
 
     def _shows_secret(self, error: BaseException) -> bool:

@@ -23,7 +23,21 @@ _HANDLER_PREFIXES: Mapping[str, str] = {
     "docs": "coatcheck-handler-ocr",
     "video": "coatcheck-handler-video",
 }
-_SELECTORS = frozenset({"round-robin", "random", "weighted", "consistent-hash", "least-active"})
+_SELECTORS = frozenset(
+    {
+        "consistent-hash",
+        "first-available",
+        "healthy",
+        "least-active",
+        "random",
+        "round-robin",
+        "sticky-by-tenant",
+        "weighted",
+    }
+)
+_RETRY_POLICIES = frozenset(
+    {"equal-jitter", "fixed", "full-jitter", "learned", "per-handler", "proportional"}
+)
 
 
 def distribution_of(kind: Kind, name: str) -> str | None:
@@ -35,6 +49,8 @@ def distribution_of(kind: Kind, name: str) -> str | None:
         return _HANDLER_PREFIXES.get(prefix) if colon else None
     if kind is Kind.SELECTOR and name in _SELECTORS:
         return "coatcheck-selectors"
+    if kind is Kind.RETRY and name in _RETRY_POLICIES:
+        return "coatcheck-retries"
     return None
 
 

@@ -13,19 +13,19 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_args, get_type_hints
 
 import attrs
 import cattrs
 from cattrs.gen import make_dict_structure_fn
 
 from coatcheck.converter import make_converter, problems_of
-from coatcheck.errors import ConfigurationError, PluginError
+from coatcheck.errors import ConfigurationError, InvalidParams, PluginError
 from coatcheck.gates import Rate
 from coatcheck.remedies import nearest
 from coatcheck.secret import Secret
 
-__all__ = ["parse_duration", "parse_rate", "structure_settings"]
+__all__ = ["Parts", "parse_duration", "parse_rate", "structure_settings"]
 
 S = TypeVar("S")
 
@@ -81,7 +81,18 @@ def parse_rate(text: str) -> Rate:
         raise ConfigurationError(f"{text!r} is no rate: {error}") from error
 
 
-def structure_settings(raw: Mapping[str, object], kind: type[S], *, owner: str, path: str = "settings") -> S:
+Parts: TypeAlias = Mapping[object, Callable[[object], object]]
+"""What makes the parts of settings that are things themselves, by the type of their field."""
+
+
+def structure_settings(
+    raw: Mapping[str, object],
+    kind: type[S],
+    *,
+    owner: str,
+    path: str = "settings",
+    parts: Parts | None = None,
+) -> S:
     """Return settings of the attrs class or dataclass `kind`, made from what was written.
 
     Text is read as the number, truth value, duration, rate or path that the field wants; an object of the
@@ -92,6 +103,7 @@ def structure_settings(raw: Mapping[str, object], kind: type[S], *, owner: str, 
         kind: the class that the plugin declares.
         owner: whose settings these are, for messages.
         path: what to call them in messages.
+        parts: what makes fields of these types, such as a selector within a selector, of what was written.
 
     Raises:
         ConfigurationError: a name is not known (the nearest is told), a required one is missing, or a value
@@ -104,10 +116,11 @@ def structure_settings(raw: Mapping[str, object], kind: type[S], *, owner: str, 
             message = f"{owner} has no {path} {name!r}; {nearest(str(name), known)}"
             raise ConfigurationError(message)
     try:
-        return _converter().structure(dict(raw), kind)
+        converter = _with_parts(parts) if parts and _is_composed(kind, parts) else _converter()
+        return converter.structure(dict(raw), kind)
     except Exception as error:  # noqa: BLE001 - classes' own validators raise what they like
         # not chained: the causes quote values
-        told = "; ".join(f"{where}: {why}" for where, why in problems_of(error, path))
+        told = "; ".join(f"{where}: {why}" for where, why in problems_of(error, path, trusted=InvalidParams))
         message = f"{owner} cannot take its {path}: {told}"
         raise ConfigurationError(message) from None
 
@@ -121,8 +134,42 @@ def _names_of(kind: type, owner: str) -> frozenset[str]:
     raise PluginError(message)
 
 
+def _is_composed(kind: type, parts: Parts) -> bool:
+    """Whether a field is one of the parts, or a collection of them."""
+    try:
+        hints = get_type_hints(kind)
+    except NameError:  # it names what only a type checker imports
+        return False
+    return any(_holds(hint, parts) for hint in hints.values())
+
+
+def _holds(hint: object, parts: Parts) -> bool:
+    if isinstance(hint, list):  # the arguments of a callable
+        return False
+    return hint in parts or any(_holds(each, parts) for each in get_args(hint))
+
+
+def _with_parts(parts: Parts) -> cattrs.Converter:
+    converter = _new_converter()
+    converter.register_structure_hook_func(
+        lambda wanted: wanted in parts, lambda value, wanted: _part(parts[wanted], value)
+    )
+    return converter
+
+
+def _part(make: Callable[[object], object], value: object) -> object:
+    try:
+        return make(value)
+    except ConfigurationError as error:
+        raise TypeError(f"expected something else: {error}") from error
+
+
 @cache
 def _converter() -> cattrs.Converter:
+    return _new_converter()
+
+
+def _new_converter() -> cattrs.Converter:
     converter = make_converter()
     for number in (int, float):
         converter.register_structure_hook(number, _number(number))

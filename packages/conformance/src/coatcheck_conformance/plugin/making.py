@@ -17,7 +17,7 @@ from coatcheck.handler import AnyHandler, params_type_of
 from coatcheck.hooks import Descriptor, HandlerDescriptor, Kind
 from coatcheck.plugins import Offer, PluginState
 from coatcheck.recipes import ADMISSION, HANDLER, RETRY, SELECTOR, STORE, Recipe, imported
-from coatcheck.settings import structure_settings
+from coatcheck.settings import Parts, structure_settings
 from coatcheck.store import Store
 from coatcheck_conformance.plugin.facts import Request, Topic
 from coatcheck_conformance.policy.watching import watched
@@ -42,16 +42,19 @@ class _Findings:
             self.problems[topic].append(problem)
 
 
-def make_all(offers: Iterable[Offer], request: Request) -> dict[str, list[str]]:
-    """Return what is wrong with each thing that is offered, by topic; what is for another API is left out."""
+def make_all(offers: Iterable[Offer], request: Request, parts: Parts) -> dict[str, list[str]]:
+    """Return what is wrong with each thing that is offered, by topic; what is for another API is left out.
+
+    Selectors and policies that are settings of others are made by `parts`.
+    """
     findings = _Findings()
     for offer in offers:
         if offer.descriptor is not None and offer.state is not PluginState.INCOMPATIBLE:
-            _examine(offer.descriptor, request, findings)
+            _examine(offer.descriptor, request, parts, findings)
     return dict(findings.problems)
 
 
-def _examine(descriptor: Descriptor, request: Request, findings: _Findings) -> None:
+def _examine(descriptor: Descriptor, request: Request, parts: Parts, findings: _Findings) -> None:
     title = f"{descriptor.kind} {descriptor.key!r}"
     if not _resolves(descriptor, title, findings):
         return
@@ -70,7 +73,11 @@ def _examine(descriptor: Descriptor, request: Request, findings: _Findings) -> N
     elif isinstance(descriptor, HandlerDescriptor):
         _make_handler(descriptor, recipe, request, findings)
     else:
-        _make_policy(descriptor, recipe, request, findings)
+        make = partial(
+            recipe.make_policy, _POLICIES[descriptor.kind], request.settings.get(descriptor.key), parts
+        )
+        topics = (Topic.POLICIES, Topic.POLICIES)
+        _made(make, descriptor, topics, findings, _hint(descriptor, request))
 
 
 def _resolves(descriptor: Descriptor, title: str, findings: _Findings) -> bool:
@@ -201,7 +208,7 @@ def _make_store(descriptor: Descriptor, recipe: Recipe, request: Request, findin
 
 def _guessed_url(scheme: str, make: Callable[[str], Store]) -> str | None:
     """Return the first URL of which a store can be made; nothing is opened."""
-    for rest in ("", "/coatcheck", "localhost/coatcheck"):
+    for rest in ("", "/coatcheck", "localhost/coatcheck", "localhost"):
         with suppress(CoatcheckError):
             make(f"{scheme}://{rest}")
             return f"{scheme}://{rest}"
@@ -246,9 +253,3 @@ def _compare_params(
             f"its descriptor says {descriptor.params!r}, and it takes {taken.__module__}:{taken.__qualname__}"
         )
         findings.add(Topic.HANDLER_PARAMS, f"{title}: {told}")
-
-
-def _make_policy(descriptor: Descriptor, recipe: Recipe, request: Request, findings: _Findings) -> None:
-    product = _POLICIES[descriptor.kind]
-    make = partial(recipe.make_policy, product, request.settings.get(descriptor.key))
-    _made(make, descriptor, (Topic.POLICIES, Topic.POLICIES), findings, _hint(descriptor, request))

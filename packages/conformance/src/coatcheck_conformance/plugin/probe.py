@@ -179,4 +179,4 @@ def made(request: Request) -> Made:
     catalog = discover(allow=[name])
     rows = [row for row in catalog.listing(load=True) if row.distribution == name and row.kind is not None]
     offers = [each for each in catalog.offers if each.plugin.distribution == name]
-    return Made(problems=make_all(offers, request), states=[row.state.value for row in rows])
+    return Made(problems=make_all(offers, request, catalog.parts()), states=[row.state.value for row in rows])

@@ -20,18 +20,29 @@ from coatcheck_conformance.policy.snapshots import START, make_snapshot
 from coatcheck_conformance.policy.spec import HINTS, RetrySpec
 from coatcheck_conformance.rules import Kind, Level, Suite, spec_rule
 
-__all__ = ["MANY", "Delays", "RetryTrial", "counts", "require_delay", "retry_rule", "usual_task"]
+__all__ = [
+    "COUNTS",
+    "MANY",
+    "TRIED",
+    "Delays",
+    "RetryTrial",
+    "counts",
+    "require_delay",
+    "retry_rule",
+    "sampled",
+    "usual_task",
+]
 
 _S = TypeVar("_S", bound=Suite)
 MANY = 10_000
 _ZERO = timedelta()
-_COUNTS = st.builds(
+COUNTS = st.builds(
     Progress,
     submit_attempts=st.integers(0, MANY),
     query_count=st.integers(0, MANY),
     consecutive_errors=st.integers(0, MANY),
 )
-_TRIED = settings(
+TRIED = settings(
     derandomize=True,
     database=None,
     deadline=None,
@@ -119,8 +130,8 @@ class Delays(Suite):
     def test_a_submission_is_tried_again_after_a_delay(self, trial: RetryTrial) -> None:
         """Submitting again what was certainly not created waits for a delay, whatever the counts."""
 
-        @_TRIED
-        @given(_COUNTS)
+        @TRIED
+        @given(COUNTS)
         def check(progress: Progress) -> None:
             require_delay(trial.submit(progress))
 
@@ -130,8 +141,8 @@ class Delays(Suite):
     def test_a_query_comes_after_a_delay(self, trial: RetryTrial) -> None:
         """The next query waits for a delay, whatever the counts."""
 
-        @_TRIED
-        @given(_COUNTS)
+        @TRIED
+        @given(COUNTS)
         def check(progress: Progress) -> None:
             require_delay(trial.query(progress))
 
@@ -141,8 +152,8 @@ class Delays(Suite):
     def test_after_an_error_it_waits_or_gives_up(self, trial: RetryTrial) -> None:
         """After a query that failed it waits for a delay, or gives the task up by None, whatever the counts."""
 
-        @_TRIED
-        @given(_COUNTS)
+        @TRIED
+        @given(COUNTS)
         def check(progress: Progress) -> None:
             delay = trial.error(progress)
             if delay is not None:
@@ -154,7 +165,7 @@ class Delays(Suite):
     def test_it_backs_off(self, trial: RetryTrial) -> None:
         """Delays grow, or stay as they are: after thirty errors it asks no sooner than after one, and never at once."""
         for ask in (trial.submit, trial.error):
-            first, later = _sampled(ask, counts(1)), _sampled(ask, counts(30))
+            first, later = sampled(ask, counts(1)), sampled(ask, counts(30))
             if first and later:
                 assert max(later) >= min(first), "it hurries when errors pile up"
                 assert max(later) > _ZERO, "it asks again at once, for ever"
@@ -181,7 +192,7 @@ class Delays(Suite):
         """A provider that says next year parks no task: a hint counts for no more than the ceiling."""
         for ask in (trial.submit, trial.query, trial.error):
             for number in (1, 5):
-                own = max(_sampled(ask, counts(number)), default=_ZERO)
+                own = max(sampled(ask, counts(number)), default=_ZERO)
                 limit = 2 * (trial.spec.ceiling + own)
                 for hint in (timedelta(days=365), timedelta.max):
                     delay = ask(counts(number), hint)
@@ -198,8 +209,8 @@ class Delays(Suite):
 
     @staticmethod
     def _heeds(trial: RetryTrial, ask: Callable[[Progress, timedelta], timedelta | None]) -> None:
-        @_TRIED
-        @given(_COUNTS, st.timedeltas(_ZERO, trial.spec.ceiling))
+        @TRIED
+        @given(COUNTS, st.timedeltas(_ZERO, trial.spec.ceiling))
         def check(progress: Progress, hint: timedelta) -> None:
             delay = ask(progress, hint)
             assert delay is None or delay >= hint, f"the provider asked for {hint}, and it waits for {delay}"
@@ -207,6 +218,6 @@ class Delays(Suite):
         check()
 
 
-def _sampled(ask: Callable[[Progress], timedelta | None], progress: Progress) -> list[timedelta]:
+def sampled(ask: Callable[[Progress], timedelta | None], progress: Progress) -> list[timedelta]:
     """Return some of its delays at these counts, since they may be jittered."""
     return [delay for delay in (ask(progress) for _ in range(20)) if delay is not None]

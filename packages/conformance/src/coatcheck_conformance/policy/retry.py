@@ -23,6 +23,7 @@ from coatcheck_conformance.policy.delays import (
     retry_rule,
     usual_task,
 )
+from coatcheck_conformance.policy.pacing import Pacing
 from coatcheck_conformance.policy.snapshots import make_bare_snapshot, make_snapshot
 from coatcheck_conformance.policy.spec import RetrySpec
 from coatcheck_conformance.policy.watching import growth, staying_inside, unchanged
@@ -35,7 +36,7 @@ _MUCH = 3_000
 """Blocks of memory, after ten thousand steps."""
 
 
-class RetryConformance(Delays):
+class RetryConformance(Delays, Pacing):
     """Every promise of the retry policies' contract. Subclass it, and give the fixture `retry_spec`."""
 
     fixture = "retry_spec"

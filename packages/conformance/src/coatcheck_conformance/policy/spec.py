@@ -2,24 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 
 from attrs import field, frozen
 
 from coatcheck.catalog import Catalog, discover
+from coatcheck.errors import ConfigurationError
 from coatcheck.gates import AdmissionPolicy
+from coatcheck.remedies import nearest
 from coatcheck.retry import RetryPolicy
 from coatcheck.selector import Selector
+from coatcheck.task import JSON
 from coatcheck_conformance.rules import Identity
 
-__all__ = ["ANY_PARAMS", "HINTS", "AdmissionSpec", "RetrySpec", "SelectorSpec"]
+__all__ = [
+    "AGES",
+    "ANY_PARAMS",
+    "CLOSED",
+    "FLOOR",
+    "HINTS",
+    "JITTER",
+    "KEYED",
+    "LAST_LOOK",
+    "LEARNS",
+    "LOAD",
+    "MAXIMUM",
+    "OUTCOMES",
+    "PAUSES",
+    "ROOM",
+    "SHARES",
+    "AdmissionSpec",
+    "RetrySpec",
+    "SelectorSpec",
+    "candidate_names",
+]
 
 ANY_PARAMS = "any params"
 """What a selector's spec offers that names no params: it takes those of any handler."""
 HINTS = "hints"
 """What a retry policy's spec offers unless its ceiling is zero: the policy heeds what providers ask for."""
+
+SHARES = "shares"
+"""What a selector's spec offers that names shares: each candidate comes exactly as often as its share says."""
+KEYED = "keyed"
+"""What a selector's spec offers that tells how submissions have a key: the same key, the same handler."""
+CLOSED = "closed"
+"""Promised by a selector: a candidate that has no share is an error at once."""
+PAUSES = "pauses"
+"""Promised by a selector: who has a paused gate gets nothing while another has none."""
+OUTCOMES = "outcomes"
+"""Promised by a selector: whose tasks end badly gets nothing while those of another end well."""
+ROOM = "room"
+"""Promised by a selector: who has a full gate gets nothing while another has room."""
+LOAD = "load"
+"""Promised by a selector: who has least to do gets the task."""
+FLOOR = "floor"
+"""What a retry policy's spec offers that names a floor: no delay is shorter."""
+MAXIMUM = "maximum"
+"""What a retry policy's spec offers that names a maximum: no delay of its own making is longer."""
+JITTER = "jitter"
+"""Promised by a retry policy: delays differ, also the longest."""
+LAST_LOOK = "last look"
+"""Promised by a retry policy: a task is queried once more before its deadline, not at it."""
+AGES = "ages"
+"""Promised by a retry policy: the older the job, the longer it waits between queries."""
+LEARNS = "learns"
+"""Promised by a retry policy: it is an observer, and waits as long as jobs have lately taken."""
+
+
+def candidate_names(count: int, first: int = 0) -> tuple[str, ...]:
+    """Return keys of handlers as the kit's rules have them, sorted; no rule has one beyond the first 120."""
+    return tuple(f"kit:provider-{number:03}" for number in range(first, first + count))
+
+
+def _promised(given: Collection[str], known: Collection[str]) -> frozenset[str]:
+    promises = frozenset({given} if isinstance(given, str) else given)
+    for each in sorted(promises - frozenset(known)):
+        message = f"the kit knows no promise {each!r}; {nearest(each, known)}"
+        raise ConfigurationError(message)
+    return promises
+
+
+def _promised_by_selector(given: Collection[str]) -> frozenset[str]:
+    return _promised(given, {CLOSED, LOAD, OUTCOMES, PAUSES, ROOM})
+
+
+def _promised_by_retry(given: Collection[str]) -> frozenset[str]:
+    return _promised(given, {AGES, JITTER, LAST_LOOK, LEARNS})
 
 
 @cache
@@ -41,6 +112,16 @@ class SelectorSpec:
     """As in configuration; text for durations will do."""
     params: Sequence[object] = field(default=(), kw_only=True)
     """Examples of the params that it is made for; none means that it takes those of any handler."""
+    shares: Mapping[str, int] = field(factory=dict, kw_only=True)
+    """How often each of `candidate_names(120)` comes, if that is promised: all 1 if one comes after the other."""
+    keyed: Callable[[str], tuple[object, Mapping[str, JSON]]] | None = field(default=None, kw_only=True)
+    """Returns params and options of a submission that has this key, if the key decides."""
+    promises: Collection[str] = field(
+        default=frozenset(),
+        kw_only=True,
+        converter=_promised_by_selector,
+    )
+    """What else it promises: `closed`, `load`, `outcomes`, `pauses`, `room`."""
     patience: timedelta = field(default=timedelta(seconds=30), kw_only=True)
     """How long a rule may take before it counts as hanging."""
 
@@ -53,8 +134,9 @@ class SelectorSpec:
         return _catalog().create_selector(self.factory, self.settings)
 
     def offers(self) -> frozenset[str]:
-        """Return whether it takes any params."""
-        return frozenset() if self.params else frozenset({ANY_PARAMS})
+        """Return whether it takes any params, and what it promises."""
+        told = {ANY_PARAMS: not self.params, SHARES: self.shares, KEYED: self.keyed is not None}
+        return frozenset(self.promises) | {name for name, is_so in told.items() if is_so}
 
     def identity(self) -> Identity:
         """Return the factory."""
@@ -71,6 +153,16 @@ class RetrySpec:
     """As in configuration; text for durations will do."""
     ceiling: timedelta = field(default=timedelta(minutes=15), kw_only=True)
     """Up to where it heeds what a provider asks for; zero says that it heeds no hints."""
+    floor: timedelta = field(default=timedelta(), kw_only=True)
+    """The shortest delay, if one is promised."""
+    maximum: timedelta | None = field(default=None, kw_only=True)
+    """The longest delay without a hint, if one is promised."""
+    promises: Collection[str] = field(
+        default=frozenset(),
+        kw_only=True,
+        converter=_promised_by_retry,
+    )
+    """What else it promises: `ages`, `jitter`, `last look`, `learns`."""
 
     def create(self) -> RetryPolicy:
         """Return the policy.
@@ -81,8 +173,13 @@ class RetrySpec:
         return _catalog().create_retry_policy(self.factory, self.settings)
 
     def offers(self) -> frozenset[str]:
-        """Return whether it heeds hints."""
-        return frozenset({HINTS}) if self.ceiling > timedelta() else frozenset()
+        """Return whether it heeds hints, and what it promises."""
+        told = {
+            HINTS: self.ceiling > timedelta(),
+            FLOOR: self.floor > timedelta(),
+            MAXIMUM: self.maximum is not None,
+        }
+        return frozenset(self.promises) | {name for name, is_so in told.items() if is_so}
 
     def identity(self) -> Identity:
         """Return the factory."""

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from attrs import frozen
 
 from coatcheck.clock import ManualClock
-from coatcheck.events import Event, Overdue
+from coatcheck.events import Event, GaveBack, Overdue
 from coatcheck.gates import GateUsage
 from coatcheck.lifecycle import Settlement
-from coatcheck.store import Capability, Claims, Hold, Refused, Settled, Started, Store
+from coatcheck.store import Capability, Claims, Hold, Refusal, Refused, Settled, Started, Store
 from coatcheck.task import Lease, Status, Task, TaskDraft
 from coatcheck_conformance.drafts import HANDLER, make_draft
 from coatcheck_conformance.rules import Kind, Level, Suite, spec_rule
@@ -28,6 +28,8 @@ __all__ = ["WORKER", "Trial", "brief", "lease_of", "opening_rule", "store_rule"]
 WORKER = "worker-1"
 """Who claims, unless a rule says otherwise."""
 _MAX_AGAIN = 200
+_MAX_AGED = 20
+"""How often a claim is made anew whose rate grant grew old on a busy machine before it was started."""
 _ALL = 10_000
 
 _Claim = Callable[[str, Collection[str], int, timedelta], Coroutine[Any, Any, Claims]]
@@ -39,6 +41,14 @@ def lease_of(task: Task) -> Lease:
     """Return the lease of a task that must have one."""
     assert task.lease is not None, f"task {task.id} ({task.status}) has no lease"
     return task.lease
+
+
+def _let_through(answers: Sequence[Started | Refused], claims: int) -> list[Task]:
+    """Return the tasks of so many claims that were started, which must be all."""
+    assert len(answers) == claims, "start did not answer each claim"
+    refused = [each.reason for each in answers if isinstance(each, Refused)]
+    assert not refused, f"start refused a good claim: {refused}"
+    return [each.task for each in answers if isinstance(each, Started)]
 
 
 @frozen
@@ -134,11 +144,7 @@ class Trial:
 
     async def start(self, *tasks: Task, lease: timedelta = LONG) -> list[Task]:
         """Start the claims; all must be let through."""
-        answers = await self.store.start(tasks, lease)
-        assert len(answers) == len(tasks), "start did not answer each claim"
-        refused = [each.reason for each in answers if isinstance(each, Refused)]
-        assert not refused, f"start refused a good claim: {refused}"
-        return [each.task for each in answers if isinstance(each, Started)]
+        return _let_through(await self.store.start(tasks, lease), len(tasks))
 
     async def settle(self, task: Task, event: Event) -> Task:
         """Settle one claim; it must be accepted."""
@@ -180,7 +186,22 @@ class Trial:
 
     async def started(self, *drafts: TaskDraft, lease: timedelta = LONG) -> list[Task]:
         """Add, claim and start the drafts; each is SUBMITTING, and its provider call may be under way."""
-        return await self.start(*await self.claimed(*drafts, lease=lease), lease=lease)
+        claims = await self.claimed(*drafts, lease=lease)
+        return await self._started(claims, lease, tries=0 if self.time.manual is not None else _MAX_AGED)
+
+    async def _started(self, claims: Sequence[Task], lease: timedelta, tries: int) -> list[Task]:
+        """Start them; where time goes on, a rate's grants may have grown old, and are given back and taken anew."""
+        answers = await self.store.start(claims, lease)
+        aged = [
+            answer.task
+            for answer in answers
+            if isinstance(answer, Refused) and answer.reason is Refusal.GRANT_AGED
+        ]
+        if not aged or not tries:
+            return _let_through(answers, len(claims))
+        await self.store.settle([Settlement(task=task, event=GaveBack()) for task in aged])
+        back = {task.id: task for task in await self.claimed_again(aged, lease)}
+        return await self._started([back.get(task.id, task) for task in claims], lease, tries - 1)
 
     async def tracked(self, *drafts: TaskDraft, delay: timedelta = timedelta()) -> list[Task]:
         """Bring the drafts to SUBMITTED, not leased, with the next query after `delay`."""

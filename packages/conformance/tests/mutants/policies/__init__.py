@@ -53,16 +53,18 @@ def _breaks(suite: type[Suite], spec: Callable[..., Any], rule: str) -> Callable
     return decorate
 
 
-def breaks_selector(rule: str) -> Callable[[_T], _T]:
-    """Return a decorator for a broken selector that `rule` alone notices."""
+def breaks_selector(rule: str, **promised: Any) -> Callable[[_T], _T]:
+    """Return a decorator for a broken selector that `rule` alone notices; it promises what is given."""
     return _breaks(
-        SelectorConformance, lambda factory: SelectorSpec(factory, patience=timedelta(seconds=10)), rule
+        SelectorConformance,
+        lambda factory: SelectorSpec(factory, patience=timedelta(seconds=10), **promised),
+        rule,
     )
 
 
-def breaks_retry(rule: str) -> Callable[[_T], _T]:
-    """Return a decorator for a broken retry policy that `rule` alone notices."""
-    return _breaks(RetryConformance, RetrySpec, rule)
+def breaks_retry(rule: str, **promised: Any) -> Callable[[_T], _T]:
+    """Return a decorator for a broken retry policy that `rule` alone notices; it promises what is given."""
+    return _breaks(RetryConformance, lambda factory: RetrySpec(factory, **promised), rule)
 
 
 def breaks_admission(rule: str) -> Callable[[_T], _T]:

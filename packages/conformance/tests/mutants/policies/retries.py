@@ -56,7 +56,7 @@ class Hurries(ExponentialRetry):
     def next_error_delay(self, task, error):
         if getattr(error, "retry_after", None) is not None:
             return super().next_error_delay(task, error)
-        return _SECOND / max(task.progress.consecutive_errors, 1)
+        return 0.7 * _SECOND / max(task.progress.consecutive_errors, 1)
 
 
 @breaks_retry("RETRY-HINT-1")
