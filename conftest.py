@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Begin with what is given most time where processes share the tests: none is to be left with it alone."""
     if hasattr(config, "workerinput"):
         items.sort(key=_limit, reverse=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let what a test has printed reach the other process: pytest-xdist gives up at a lone surrogate."""
+    report = yield
+    report.sections = [(title, _sendable(text)) for title, text in report.sections]
+    return report
+
+
+def _sendable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _limit(item: pytest.Item) -> float:

@@ -13,7 +13,7 @@ from servers.urls import address_of
 
 SERVICE = "orders"
 """The name under which the Sentinel knows the master."""
-DOWN_AFTER_MILLISECONDS = 400
+DOWN_AFTER_MILLISECONDS = 1500
 
 
 class SentinelClient(RedisClient):

@@ -18,7 +18,7 @@ from servers.clients import Client
 from servers.errors import ServerError, ServerFailed
 from servers.supervised import Supervised
 
-START_SECONDS = 45.0
+START_SECONDS = 120.0
 STOP_SECONDS = 45.0
 KILL_SECONDS = 20.0
 PORTS = range(15_000, 32_000)

@@ -49,7 +49,11 @@ class TestHandlerOcr(PluginConformance):
 
 def test_each_plugin_of_the_workspace_is_tried() -> None:
     """A new distribution with the entry point gets a class of its own here, or where its settings are."""
-    elsewhere = {"coatcheck-retries", "coatcheck-selectors"}  # in their tests/test_plugin.py
+    elsewhere = {
+        "coatcheck-retries",
+        "coatcheck-selectors",
+        "coatcheck-store-redis",
+    }  # in their tests/test_plugin.py
     files = Path(__file__).parents[2].glob("*/pyproject.toml")
     projects = [tomllib.loads(file.read_text("utf-8"))["project"] for file in files]
     found = {each["name"] for each in projects if ENTRY_POINT_GROUP in each.get("entry-points", {})}

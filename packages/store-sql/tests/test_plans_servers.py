@@ -24,6 +24,7 @@ from coatcheck_store_sql.postgresql import PostgresqlDialect
 from coatcheck_store_sql.server_dialect import ServerDialect
 from coatcheck_store_sql.statement import Statement, parameters_of
 from coatcheck_store_sql.statements import Statements
+from coatcheck_store_sql.waiting_question import question
 
 pytestmark = pytest.mark.slow
 LEASE = timedelta(minutes=5)
@@ -216,6 +217,8 @@ async def test_no_statement_reads_all_tasks(store: SqlStore) -> None:
             statement: Any = getattr(store.room.sql, name)
             plan = plan_of(connection, store, statement)
             assert not re.search(r"Seq Scan on \w+_task\b", plan), f"{name}: {plan}"
+        plan = plan_of(connection, store, question(store.room.sql, 2))
+        assert not re.search(r"Seq Scan on \w+_(task|lane|parking)\b", plan), plan
     engine.dispose()
 
 

@@ -92,6 +92,8 @@ class Maker:
     def __init__(self, schema: Schema, dialect: Dialect) -> None:
         self.schema = schema
         self.dialect = dialect
+        self.questions: dict[int, Statement] = {}
+        """Those that `waiting_question` has made, by the number of handlers."""
 
     def _make(self, construct: ClauseElement) -> Statement:
         return Statement(construct, self.dialect)

@@ -20,11 +20,6 @@ __all__ = ["PLACE", "Statement", "Statements"]
 class Statements(TaskStatements, LaneStatements):
     """Every statement of a store."""
 
-    @cached_property
-    def questions(self) -> dict[int, Statement]:
-        """Those that `looking` has made, by the number of handlers."""
-        return {}
-
     # ------------------------------------------------------------------ the store
 
     @cached_property
