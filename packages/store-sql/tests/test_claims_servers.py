@@ -104,6 +104,22 @@ async def test_a_claim_past_gates_takes_few_statements(
     assert max(counts) <= most, counts
 
 
+async def test_small_claims_of_many_tenants_ask_together_too(postgresql_url: str, asked: list[str]) -> None:
+    """Where lanes give one task each, and begin behind their heads, they are not asked one by one."""
+    store = await opened(postgresql_url, [f"tenant-{n}" for n in range(100)], 10 * BATCH)
+    counts = []
+    try:
+        for limit in (BATCH, 20, 50, 10, 100, 30, 20, 40):
+            asked.clear()
+            claims = await store.claim_submissions("w", [HANDLER], limit, LEASE)
+            assert len(claims.tasks) == limit
+            # a claim that sees only some of the lanes may take several rounds, each of which begins with a look
+            counts.append(len(asked) / sum("edge AS MATERIALIZED" in sql for sql in asked))
+    finally:
+        await store.close()
+    assert max(counts) <= 14, counts
+
+
 async def test_an_idle_claim_looks_and_leaves(postgresql_url: str, asked: list[str]) -> None:
     """Where there is nothing to do, a claim begins, looks and commits, for several handlers, too."""
     store = await opened(postgresql_url, [], None)

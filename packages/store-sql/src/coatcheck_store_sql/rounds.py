@@ -20,6 +20,9 @@ _LANES = 64
 """How many lanes a round looks at, at least; more if it may take more tasks."""
 _DEPTH = 4
 """How many turns a lane is asked for at first, at least."""
+_LEAST = 2
+"""How many turns it is asked for at least, once it is known what others gave: one to take, and the one that comes next,
+without which each lane would be asked again by itself."""
 _DEEPER = 8
 """How many times as many it is asked for when they are gone."""
 _WIDER = 4
@@ -204,7 +207,7 @@ class Round:
     def _next_unasked(self, front: Queue) -> list[Queue]:
         """Return the lanes that come next in the order of their heads, as many as are likely to suffice."""
         if self._asked:
-            self._depth = -(-len(self._granted) // self._asked) + 1
+            self._depth = max(_LEAST, -(-len(self._granted) // self._asked) + 1)
         chosen, turns = [front], self._depth_of(front)
         for queue in self._queues:
             if turns >= self._budget:
