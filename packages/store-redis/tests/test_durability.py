@@ -338,7 +338,8 @@ async def test_only_starts_wait_if_so_set(pair: Replicated, opened: list[Connect
             await durability.send(KEY, STEP, start=True)
     finally:
         replica.resume()
-    assert await durability.send(KEY, STEP, start=True) == [b"OK"]
+    patient = waiting(master, opened, acknowledge="start", ack_replicas=1, ack_timeout=timedelta(seconds=20))
+    assert await patient.send(KEY, STEP, start=True) == [b"OK"]
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 __all__ = ["AsyncpgDriver", "Driver", "MysqlDriver", "PsycopgDriver", "driver_of"]
@@ -75,8 +75,20 @@ class AsyncpgDriver(Driver):
 
     async def rows(self, sql: str, values: Sequence[Any]) -> Rows:
         """Prepare once, and fetch."""
-        statement = self._statements.get(sql) or await self._prepare(sql)
-        return await statement.fetch(*values)  # type: ignore[no-any-return]  # records are tuples enough
+        with self._cut_told():
+            statement = self._statements.get(sql) or await self._prepare(sql)
+            return await statement.fetch(*values)  # type: ignore[no-any-return]  # records are tuples enough
+
+    @contextmanager
+    def _cut_told(self) -> Iterator[None]:
+        """Tell of a connection that ends while asyncpg is at work, where it stumbles over what it has taken away."""
+        try:
+            yield
+        except AttributeError as error:
+            if self._connection._protocol is not None:  # noqa: SLF001 - that is what it stumbles over
+                raise
+            message = "the connection ended while it was in use"
+            raise ConnectionResetError(message) from error
 
     async def _prepare(self, sql: str) -> Any:  # noqa: ANN401 - asyncpg's statement
         if self._pooled:  # what has a name would be left in a session that is another's next
@@ -92,7 +104,8 @@ class AsyncpgDriver(Driver):
 
     async def simple(self, sql: str) -> None:
         """Execute by the simple protocol."""
-        await self._connection.execute(sql)
+        with self._cut_told():
+            await self._connection.execute(sql)
 
     def cut(self) -> None:
         """Terminate."""
@@ -115,12 +128,13 @@ class AsyncpgDriver(Driver):
         It is asked without preparing a statement, which would stay in a session that is another's next. So would a
         setting that asyncpg changes while it learns about types of arrays; so it learns them now, and it is undone.
         """
-        pid = self._connection.get_server_pid()
-        status = await self._connection.execute(f"SELECT 1 WHERE pg_backend_pid() = {pid:d}")
-        self._pooled = status != "SELECT 1"
-        await self._connection.execute("BEGIN")
-        await self._connection.prepare(_ARRAYS, name="")
-        await self._connection.execute("ROLLBACK")
+        with self._cut_told():
+            pid = self._connection.get_server_pid()
+            status = await self._connection.execute(f"SELECT 1 WHERE pg_backend_pid() = {pid:d}")
+            self._pooled = status != "SELECT 1"
+            await self._connection.execute("BEGIN")
+            await self._connection.prepare(_ARRAYS, name="")
+            await self._connection.execute("ROLLBACK")
 
     _pooled = False
 
@@ -132,8 +146,9 @@ class AsyncpgDriver(Driver):
     async def listen(self, channel: str, ring: Callable[[], None], hears: Callable[[], None]) -> None:
         """Listen until the connection ends."""
         ended = asyncio.Event()
-        self._connection.add_termination_listener(lambda _connection: ended.set())
-        await self._connection.add_listener(channel, lambda *_: ring())
+        with self._cut_told():
+            self._connection.add_termination_listener(lambda _connection: ended.set())
+            await self._connection.add_listener(channel, lambda *_: ring())
         hears()
         await ended.wait()
 
