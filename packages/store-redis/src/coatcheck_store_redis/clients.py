@@ -27,6 +27,7 @@ from redis.exceptions import (
     SlotNotCoveredError,
     TryAgainError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from coatcheck.errors import ConfigurationError
 from coatcheck_store_redis.makers import Client, Maker, OneLoop, connection_to
@@ -192,7 +193,12 @@ async def _ready(connection: Any) -> None:  # noqa: ANN401 - redis-py's is untyp
 
 
 async def _talk(connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:
-    await connection.send_packed_command(packed(commands), check_health=False)
+    packs = packed(commands)
+    try:
+        await connection.send_packed_command(packs, check_health=False)
+    except AttributeError as error:
+        # asyncio stumbles over a transport that was closed meanwhile, in `writelines` of Python 3.12 and later
+        raise RedisConnectionError("the connection was closed by the server") from error
     answers: list[Any] = []
     for _ in commands:
         try:
