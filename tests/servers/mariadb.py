@@ -49,7 +49,7 @@ class Mariadb(Recipe):
             text=True,
             check=False,
             cwd=folder,
-            env=environment(),
+            env=environment(folder),
         )
         if done.returncode:
             raise ServerFailed(f"{self._installer.name} failed:\n{done.stdout}")

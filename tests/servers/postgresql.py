@@ -43,7 +43,7 @@ class Postgresql(Recipe):
             text=True,
             check=False,
             cwd=folder,
-            env=environment(),
+            env=environment(folder),
             user=self.user or None,
             group=pwd.getpwnam(self.user).pw_gid if self.user else None,
         )

@@ -12,12 +12,16 @@ from servers.errors import ServerFailed
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 LOG_LINES = 30
-KEPT_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ")
+KEPT_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "TZ")
 
 
-def environment() -> dict[str, str]:
-    """Return the environment for a server: nothing in it, such as PGDATA, points to another one."""
-    return {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ} | {"LC_ALL": "C"}
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment for a server: nothing in it, such as PGDATA, points to another one.
+
+    Its temporary files are in `folder`: MariaDB's first steps use names there that another server's may be, too.
+    """
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return kept | {"LC_ALL": "C", "TMPDIR": str(folder)}
 
 
 class Supervised:
@@ -36,7 +40,7 @@ class Supervised:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env=environment(),
+                env=environment(folder),
                 start_new_session=True,  # Ctrl-C is for the tests, which then stop it
             )
         answer = self._answer()

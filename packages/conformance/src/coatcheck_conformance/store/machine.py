@@ -10,6 +10,7 @@ from typing import ClassVar
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -391,5 +392,10 @@ def compare_with_model(
                     suppress_health_check=list(HealthCheck),
                 ),
             )
+        except Flaky as flaky:
+            if not subject.failures:
+                raise
+            message = f"steps failed that did not fail again, or not so: {subject.failures[-1]!r}"
+            raise AssertionError(message) from ExceptionGroup(str(flaky), subject.failures)
         finally:
             runner.run(store.close())

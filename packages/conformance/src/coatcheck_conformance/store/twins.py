@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -37,10 +38,22 @@ class Subject:
     """Whether the store is on `clock`."""
     examples: list[None] = field(factory=list)
     """One entry for each example so far."""
+    failures: list[Exception] = field(factory=list)
+    """What steps have failed with so far, in all examples."""
 
     def run(self, step: Coroutine[Any, Any, _T]) -> _T:
         """Return what `step` comes to."""
-        return self.runner.run(step)
+        with self.noting():
+            return self.runner.run(step)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Keep what fails in here, for when the same steps do not fail again."""
+        try:
+            yield
+        except Exception as error:
+            self.failures.append(error)
+            raise
 
 
 @frozen
@@ -106,7 +119,10 @@ class Twins:
     def equal(self, ours: object, models: object) -> None:
         """Check that an answer of the store's is the model's."""
         timed = self.subject.timed
-        assert view(ours, timed=timed) == view(models, timed=timed), "store (left) and model (right) differ"
+        with self.subject.noting():
+            assert view(ours, timed=timed) == view(models, timed=timed), (
+                "store (left) and model (right) differ"
+            )
 
     # ------------------------------------------------------------------ what workers do
 
