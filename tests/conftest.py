@@ -8,7 +8,6 @@ import pytest
 from coatcheck import Store, create_store
 from coatcheck.testing import ManualClock
 from coatcheck_sandbox import SandboxServer, describe
-from coatcheck_store_sql import create
 
 STORES = ("memory", "sqlite")
 
@@ -35,13 +34,13 @@ def real_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], S
     return lambda: one
 
 
-@pytest.fixture(params=("sqlite", "postgresql", "mariadb"))
+@pytest.fixture(params=("sqlite", "postgresql", "mariadb", "redis"))
 async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a SQL store's tasks are: a file, or a database on a server with its tables."""
+    """Where the tasks of processes that share a store are: a file, or a database on a server, set up."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'tasks.db'}"
     found: str = request.getfixturevalue(f"{request.param}_url")
-    await create(found).setup()
+    await create_store(found).setup()
     return found
 
 

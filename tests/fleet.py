@@ -1,4 +1,4 @@
-"""A fleet of processes on one SQL store, each of which may be killed; run as a program, this module is their parent.
+"""A fleet of processes on one store, each of which may be killed; run as a program, this module is their parent.
 
 The parent forks one for each name that it reads, and answers with its process id. A process works on the store
 itself, without a worker, so that a kill can hit between any two steps. What it does goes to a file at once, a line
@@ -21,12 +21,12 @@ from typing import Any, Self, TypeAlias
 
 from attrs import asdict, define, frozen
 
+from coatcheck import create_store
 from coatcheck.events import Accepted, Event, Finished, GaveBack, LeftUnknown, StillGoing
 from coatcheck.lifecycle import Settlement
 from coatcheck.store import Refused, Started, Store
 from coatcheck.task import ErrorCode, QueryParams, Status, Task, TaskError, as_millis
 from coatcheck_conformance.drafts import HANDLER
-from coatcheck_store_sql import create
 from processes import environment
 
 IDLE_SECONDS = 0.1
@@ -214,13 +214,15 @@ class _One:
 async def _be_one(orders: Orders) -> None:
     number = os.getpid()
     facts = os.open(Path(orders.folder, f"facts-{number}"), os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    async with create(orders.url) as store:
+    async with create_store(orders.url) as store:
         await _One(orders, store, f"process-{number}", facts, random.Random(number)).work()
 
 
 def _main(orders: Orders) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
-    create(orders.url)  # forked processes have its modules and its driver, which take a second to import
+    create_store(
+        orders.url
+    )  # forked processes have its modules and its driver, which take a second to import
     while sys.stdin.readline():
         child = os.fork()
         if not child:

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +19,15 @@ from waits import PATIENCE, until
 
 POINTS = ("build_submit", "parse_submit", "parse_query")
 """Where a worker is stopped: before it sends, with the job's id in hand, and with the result in hand."""
+
+
+@pytest.fixture(params=("memory", "sqlite", "redis"))
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Store:
+    """A closed store with a manual clock."""
+    if request.param == "redis":
+        return create_store(request.getfixturevalue("redis_url"), clock=clock)
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'tasks.db'}"
+    return create_store(url, clock=clock)
 
 
 class Stop:
@@ -136,10 +145,16 @@ async def test_15_a_worker_past_its_lease_wakes_up_before_it_has_sent(
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_15_a_worker_process_is_stopped_past_its_lease(tmp_path: Path, sandbox: SandboxServer) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_15_a_worker_process_is_stopped_past_its_lease(
+    tmp_path: Path, request: pytest.FixtureRequest, sandbox: SandboxServer, kind: str
+) -> None:
     """Scenario 15, with SIGSTOP: what it writes when it wakes is refused, and what it has not sent stays so."""
     database = tmp_path / "tasks.db"
-    url = f"sqlite:///{database}"
+    url: str = f"sqlite:///{database}" if kind == "sqlite" else request.getfixturevalue("redis_url")
+    at_a_safe_moment: AbstractContextManager[None] = (
+        between_writes(database) if kind == "sqlite" else nullcontext()
+    )
     stops = {f"stops at {point}": f"hold {point}" for point in POINTS}
     handlers = [handler_of(sandbox.url, key=key) for key in stops]
     tasks: dict[str, Task] = {}
@@ -148,12 +163,12 @@ async def test_15_a_worker_process_is_stopped_past_its_lease(tmp_path: Path, san
         async with app:
             for key, point in zip(stops, POINTS, strict=True):
                 options = SubmitOptions(handler_key=key)
-                request = document(sandbox.url, f"{point}.png")
-                tasks[point] = await app.manager.submit(request, tracking_timeout=HOUR, options=options)
+                page = document(sandbox.url, f"{point}.png")
+                tasks[point] = await app.manager.submit(page, tracking_timeout=HOUR, options=options)
             orders = Orders(store_url=url, provider_url=sandbox.url, handlers=stops, worker=SHORT_LEASE)
             zombie = processes.enter_context(Process(tmp_path, orders))
             await until(lambda: zombie.works and all(f"{key} holds" in zombie.log for key in stops), "a stop")
-            with between_writes(database):
+            with at_a_safe_moment:
                 zombie.send(signal.SIGSTOP)
             async with app.worker() as other:
                 ended = {point: await app.manager.wait(task.id, PATIENCE) for point, task in tasks.items()}

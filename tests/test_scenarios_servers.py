@@ -1,9 +1,11 @@
-"""What really went wrong elsewhere, on the SQL stores: redeploys, restarts, floods, dead workers."""
+"""What really went wrong elsewhere, on stores that processes share: redeploys, restarts, floods, dead workers."""
 
 import asyncio
 import logging
 import signal
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -17,18 +19,19 @@ from coatcheck.results import QueryResult
 from coatcheck.testing import ManualClock, ScriptedHandler
 from coatcheck_handler_ocr import OcrRequest
 from coatcheck_sandbox import Operation, SandboxServer, describe
-from coatcheck_store_sql import create
 from processes import Orders, Process
 from provider import HOUR, QUICK, CancellingOcr, cancels, document, handler_of
 from servers import Kind
 from servers.fixtures import Own
+from servers.redis import Redis
+from servers.sentinel import Guarded
 from waits import PATIENCE, until
 
 pytestmark = [pytest.mark.crowd, pytest.mark.slow, pytest.mark.timeout(180)]
 
 FIGURES = logging.getLogger(__name__)
 """Seen with ``--log-cli-level=INFO``."""
-SERVERS = ("postgresql", "mariadb")
+SERVERS = ("postgresql", "mariadb", "redis")
 LEASE = timedelta(minutes=1)
 BACK_WITHIN_SECONDS = 30
 
@@ -91,12 +94,9 @@ async def test_02_workers_are_redeployed_while_a_paid_job_runs(
 # ------------------------------------------------------------------ 19: the server restarts
 
 
-@pytest.mark.parametrize("kind", SERVERS)
-async def test_19_the_server_restarts_under_load(own_server: Own, kind: Kind) -> None:
-    """Scenario 19: back to 95 % of the throughput within 30 s, and nothing that was acknowledged is lost."""
-    server = await asyncio.to_thread(own_server, kind, durable=True)
-    url = server.new_database()
-    await create(url).setup()
+async def check_that_it_comes_back(url: str, restart: Callable[[], None], **settings: object) -> None:
+    """Let `restart` take the server away and bring it back, under load; see that all ends, and soon."""
+    await create_store(url).setup()
     handler, loop = TimedHandler(), asyncio.get_running_loop()
     acknowledged: list[str] = []
     over = asyncio.Event()
@@ -109,14 +109,13 @@ async def test_19_the_server_restarts_under_load(own_server: Own, kind: Kind) ->
             await asyncio.sleep(0.05)
 
     async with AsyncExitStack() as stack:
-        app = await stack.enter_async_context(App(create_store(url), [handler], retry=QUICK))
+        store = create_store(url, **settings)
+        app = await stack.enter_async_context(App(store, [handler], retry=QUICK))
         await stack.enter_async_context(app.worker())
         offering = asyncio.create_task(offer(app))
         await until(lambda: len(handler.done_at) > 40, "a load")
         before = handler.per_second()
-        await asyncio.to_thread(server.stop)
-        await asyncio.sleep(1)
-        await asyncio.to_thread(server.start)
+        await asyncio.to_thread(restart)
         back = loop.time()
         await asyncio.sleep(2)  # what is counted is what was done since
         await until(lambda: handler.per_second() >= 0.95 * before, "the old throughput")
@@ -135,13 +134,45 @@ async def test_19_the_server_restarts_under_load(own_server: Own, kind: Kind) ->
     assert len(sent) == len(acknowledged)
 
 
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_19_the_server_restarts_under_load(own_server: Own, kind: Kind) -> None:
+    """Scenario 19: back to 95 % of the throughput within 30 s, and nothing that was acknowledged is lost."""
+    server = await asyncio.to_thread(own_server, kind, durable=True)
+
+    def restart() -> None:
+        server.stop()
+        time.sleep(1)
+        server.start()
+
+    await check_that_it_comes_back(server.new_database(), restart)
+
+
+@pytest.fixture
+def guarded() -> Iterator[Guarded]:
+    """Start a Redis master, two replicas and a Sentinel."""
+    servers = Guarded(Redis, replicas=2, durable=True)
+    yield servers
+    servers.close()
+
+
+async def test_19_a_sentinel_replaces_the_server_under_load(guarded: Guarded) -> None:
+    """Scenario 19, where a replica takes over: as after a restart, since a replica has acknowledged every step."""
+
+    def replace() -> None:
+        old = guarded.chosen
+        old.stop()
+        guarded.wait_for_successor(old)
+
+    await check_that_it_comes_back(guarded.new_database(), replace, acknowledge="all", ack_replicas=1)
+
+
 # ------------------------------------------------------------------ 22: floods and closed gates
 
 
 async def test_22_a_flood_of_high_priority_does_not_starve_the_low(url: str, clock: ManualClock) -> None:
     """Scenario 22: with ageing on, what waits long enough comes before what is more important and new."""
     minute = timedelta(minutes=1)
-    store = create(url, clock=clock)
+    store = create_store(url, clock=clock)
     async with App(store, [TimedHandler()], priority_ageing=minute) as app:
         low = await app.manager.submit(OcrRequest(url="https://example.com/low.png"), tracking_timeout=HOUR)
         high = SubmitOptions(priority=10)
@@ -163,7 +194,7 @@ async def test_22_a_flood_of_high_priority_does_not_starve_the_low(url: str, clo
 
 async def test_22_tasks_behind_a_closed_gate_block_nobody(url: str) -> None:
     """Scenario 22: a paused tenant's thousand tasks of high priority hold up no other's."""
-    store = create(url)
+    store = create_store(url)
     async with App(store, [TimedHandler()]) as app:
         await app.manager.pause(gates.tenant("paused"), reason="test")
         request = OcrRequest(url="https://example.com/a.png")

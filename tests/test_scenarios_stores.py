@@ -1,4 +1,4 @@
-"""What really went wrong elsewhere, on the SQL stores: restarts under one name, orphans, races, late grants."""
+"""What really went wrong elsewhere, on stores that processes share: old names, orphans, races, late grants."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
-from coatcheck import QueryParams, Status, Task
+from coatcheck import QueryParams, Status, Task, create_store
 from coatcheck.events import Accepted, Event, Finished, LeftUnknown
 from coatcheck.gates import Rate
 from coatcheck.lifecycle import Settlement
@@ -19,7 +19,7 @@ from coatcheck.store import Started, Store
 from coatcheck.task import ErrorCode, TaskError
 from coatcheck.testing import ManualClock
 from coatcheck_conformance.drafts import HANDLER, OTHER, make_drafts
-from coatcheck_store_sql import SqlStore, create
+from coatcheck_store_redis import RedisStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -38,9 +38,9 @@ PAGE = 100
 
 
 @pytest.fixture
-async def store(url: str, clock: ManualClock) -> AsyncIterator[SqlStore]:
+async def store(url: str, clock: ManualClock) -> AsyncIterator[Store]:
     """An open store with a manual clock."""
-    async with create(url, clock=clock) as store:
+    async with create_store(url, clock=clock) as store:
         yield store
 
 
@@ -59,7 +59,7 @@ async def settle(store: Store, tasks: Sequence[Task], event: Event) -> list[obje
 # ------------------------------------------------------------------ 16: the same name again
 
 
-async def test_16_a_worker_restarts_under_its_old_name(store: SqlStore, clock: ManualClock) -> None:
+async def test_16_a_worker_restarts_under_its_old_name(store: Store, clock: ManualClock) -> None:
     """Scenario 16: what it claimed before its end is recovered, and what it has claimed since is untouched."""
     await store.add(make_drafts(4))
     (sent,) = await started(store, "w", 1)
@@ -86,8 +86,16 @@ async def test_16_a_worker_restarts_under_its_old_name(store: SqlStore, clock: M
 # ------------------------------------------------------------------ 17: orphans
 
 
-def damage_what_is_being_submitted(url: str) -> None:
-    """Make these tasks unreadable, as a bad edit by hand would."""
+async def damage(url: str, store: Store, task_ids: Sequence[str]) -> None:
+    """Make these tasks, which are all that is being submitted, unreadable, as a bad edit by hand would."""
+    if not isinstance(store, RedisStore):
+        await asyncio.to_thread(_damage_what_is_being_submitted, url)
+        return
+    documents = [("SET", f"{store.prefix}d:{task_id}", '{"half') for task_id in task_ids]
+    assert await store.calls.connected.send(store.prefix, documents) == [b"OK"] * len(documents)
+
+
+def _damage_what_is_being_submitted(url: str) -> None:
     place = make_url(url)
     engine = create_engine(place.set(drivername=BLOCKING[place.drivername]), poolclass=NullPool)
     with engine.begin() as connection:
@@ -99,13 +107,13 @@ def damage_what_is_being_submitted(url: str) -> None:
 
 
 async def test_17_thousands_of_orphans_behind_some_that_nobody_can_rescue(
-    url: str, store: SqlStore, clock: ManualClock
+    url: str, store: Store, clock: ManualClock
 ) -> None:
     """Scenario 17: pages full of what is unreadable, or somebody else's, starve nobody; two leases are enough."""
     await store.add(make_drafts(2 * PAGE))
     damaged = [task.id for task in await started(store, "dead", 2 * PAGE)]
     assert len(damaged) == 2 * PAGE
-    await asyncio.to_thread(damage_what_is_being_submitted, url)
+    await damage(url, store, damaged)
     for count, handler in ((1_000, OTHER), (2_000, HANDLER)):
         clock.advance(timedelta(milliseconds=1))
         await store.add(make_drafts(count, handler=handler))
@@ -129,7 +137,7 @@ async def test_18_a_cancel_races_the_completion(url: str) -> None:
     """Scenario 18: in each race one wins, and the loser is told."""
     chance = random.Random(url.partition(":")[0])
     wins: Counter[Status] = Counter()
-    async with create(url) as worker, create(url) as desk:
+    async with create_store(url) as worker, create_store(url) as desk:
         await worker.add(make_drafts(80))
         first = await started(worker, "w", 80)
         ids = [QueryParams(external_task_id=f"job-{task.id}") for task in first[40:]]
@@ -157,7 +165,7 @@ async def test_18_a_cancel_races_the_completion(url: str) -> None:
 # ------------------------------------------------------------------ 24: grants that come back
 
 
-async def test_24_a_grant_that_comes_back_late_makes_no_room(store: SqlStore, clock: ManualClock) -> None:
+async def test_24_a_grant_that_comes_back_late_makes_no_room(store: Store, clock: ManualClock) -> None:
     """Scenario 24: what a dead worker was granted before this window and did not use is not granted again in it."""
     await store.set_gate("rated", rate=Rate(10, timedelta(seconds=1)))
     await store.add(make_drafts(30, gates=["rated"]))

@@ -24,10 +24,13 @@ class Generous(MemoryStore):
         concurrency: int | None = None,
         rate: Rate | None = None,
         only_if_new: bool = False,
+        who: str | None = None,
+        reason: str | None = None,
     ) -> None:
         """Set a limit that is too high."""
         limit = None if concurrency is None else concurrency + 1
-        await super().set_gate(name, concurrency=limit, rate=rate, only_if_new=only_if_new)
+        why = {"who": who, "reason": reason}
+        await super().set_gate(name, concurrency=limit, rate=rate, only_if_new=only_if_new, **why)
 
 
 class Flattering(MemoryStore):

@@ -50,6 +50,7 @@ class TestHandlerOcr(PluginConformance):
 def test_each_plugin_of_the_workspace_is_tried() -> None:
     """A new distribution with the entry point gets a class of its own here, or where its settings are."""
     elsewhere = {
+        "coatcheck-admissions",
         "coatcheck-retries",
         "coatcheck-selectors",
         "coatcheck-store-redis",

@@ -471,6 +471,7 @@ def test_an_observer_is_a_module_or_an_object(acme: "Site") -> None:
         (lambda c: c.create_selector("round-robin"), "pip install 'coatcheck-selectors'"),
         (lambda c: c.create_selector("first-available"), "pip install 'coatcheck-selectors'"),
         (lambda c: c.create_retry_policy("learned"), "pip install 'coatcheck-retries'"),
+        (lambda c: c.create_admission_policy("fair-share"), "pip install 'coatcheck-admissions'"),
         (lambda c: c.create_retry_policy("exponentail"), "did you mean 'exponential'"),
         (lambda c: c.create_selector("mine"), "there are: none"),
         (lambda c: c.create_handler("mine"), "there are: none"),

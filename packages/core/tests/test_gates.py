@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coatcheck import gates
-from coatcheck.errors import InvalidParams
+from coatcheck.codec import decode_gate_records, encode_gate_records
+from coatcheck.errors import InvalidParams, StoreError
 from coatcheck.gates import (
     AdmissionPolicy,
     Admit,
@@ -18,6 +19,7 @@ from coatcheck.gates import (
     Rate,
     StandardAdmission,
     TaskChange,
+    recorded,
 )
 from coatcheck.task import Identity, Route, TaskDraft
 from coatcheck.testing import make_task
@@ -107,3 +109,18 @@ async def test_a_policy_admits_everything_unless_it_says_otherwise() -> None:
     task = make_task()
     assert await Plain().admit(task, T0) == Admit()
     assert list(Plain().observe(TaskChange(before=None, after=task, event="created"))) == []
+
+
+def test_a_history_keeps_what_a_newer_version_did() -> None:
+    """A word that this version does not know is read, counted when it repeats, and written back."""
+    newer = [{"action": "SCALED", "at": 1_000, "who": "ada", "gate": {"name": "g", "concurrency": 2}}]
+    (record,) = history = decode_gate_records(newer)
+    assert (record.action, record.who, record.gate.concurrency) == ("SCALED", "ada", 2)
+    assert encode_gate_records(recorded(history, record))[0] == {**newer[0], "times": 2}
+    assert encode_gate_records(history) == newer
+
+
+def test_a_history_that_cannot_be_read_is_an_error() -> None:
+    """It says what is missing."""
+    with pytest.raises(StoreError, match="cannot be read by this version: KeyError"):
+        decode_gate_records([{"action": "LIMITED"}])

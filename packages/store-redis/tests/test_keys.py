@@ -4,6 +4,7 @@ import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from attrs import evolve
 from redis_hooks import ask
 
 from coatcheck.clock import ManualClock
@@ -11,6 +12,7 @@ from coatcheck.events import CancelDone, Event, GaveBack, Overdue
 from coatcheck.gates import Rate
 from coatcheck.lifecycle import Settlement
 from coatcheck.store import Filter, Started
+from coatcheck.tallies import Count
 from coatcheck.task import CancelOutcome, Status, Task
 from coatcheck_conformance.drafts import HANDLER, OTHER, make_draft
 from coatcheck_conformance.store.outcomes import accepted, deferred, failed, going, succeeded, unknown
@@ -23,8 +25,10 @@ WHILE_TASKS = (
     "wait:", "queued", "ready", "submitting", "fin:", "dedup", "ext", "used", "aside", "asidewhy",
 )  # fmt: skip
 """What there is while there are tasks of which it tells."""
-LASTING = ("schema", "mode", "seen", "lanes#", "gates", "gate:", "win:", "nudges", "fence")
-"""What is about the store, its handlers and its gates; windows and nudges go by themselves."""
+WHILE_COUNTED = ("tally", "tallyends", "tallynames")
+"""What there is while there are tallies."""
+LASTING = ("schema", "mode", "seen", "lanes#", "gates", "gate:", "hist:", "win:", "nudges", "made:", "fence")
+"""What is about the store, its handlers and its gates; windows, nudges and marks of steps go by themselves."""
 
 
 async def keys_of(store: RedisStore) -> set[str]:
@@ -36,7 +40,7 @@ async def keys_of(store: RedisStore) -> set[str]:
 
 def family(key: str) -> str:
     """Return the entry of the inventory that a key belongs to."""
-    for name in (*PER_TASK, *WHILE_TASKS, *LASTING):
+    for name in (*PER_TASK, *WHILE_TASKS, *WHILE_COUNTED, *LASTING):
         if key == name or (name.endswith(":") and key.startswith(name)):
             return name
     raise AssertionError(f"the inventory does not know {key!r}")
@@ -110,19 +114,25 @@ class Life:
         await self.store.settle([Settlement(task=each, event=_decision(each, self)) for each in claims.tasks])
 
     async def disturb(self) -> None:
-        """Change gates, cancel, nudge."""
+        """Change gates, count, cancel, nudge."""
         chance = self.chance
         acts: list[Callable[[], Awaitable[object]]] = [
             lambda: self.store.set_gate("a", concurrency=chance.randint(1, 4)),
             lambda: self.store.set_gate("b", rate=Rate(3, timedelta(seconds=10))),
             lambda: self.store.set_gate("asked", rate=Rate(5, timedelta(seconds=3))),
             lambda: self.store.pause_gate("a", reason="x", duration=timedelta(seconds=7)),
-            lambda: self.store.delete_gate(chance.choice(["a", "b"])),
+            lambda: self.store.delete_gate(chance.choice(["a", "b"]), who="x", reason="y"),
+            lambda: self.store.resume_gate("a", who="x"),
+            lambda: self.store.count([_count(f"t{chance.randint(1, 20)}"), _count("t")]),
             lambda: self.store.nudge(HANDLER, f"r-{chance.randint(1, 50)}"),
         ]
         await chance.choice(acts)()
         for task in await self.store.find(_filter(), limit=1):
             await self.store.request_cancellation(task.id)
+
+
+def _count(name: str) -> Count:
+    return Count(name=name, lifetime=timedelta(seconds=30))
 
 
 def _filter() -> Filter:
@@ -147,7 +157,8 @@ async def test_a_long_random_run_leaks_no_key(redis_url: str) -> None:
         for _ in range(400):
             await life.step()
         seen = {family(key) for key in await keys_of(store)}
-        assert {"t:", "d:", "ids", "count", "lane:", "q:", "any", "fin:", "ext"} <= seen
+        assert {"t:", "d:", "ids", "count", "lane:", "q:", "any", "fin:", "ext", "hist:", "made:"} <= seen
+        assert set(WHILE_COUNTED) <= seen
         for _ in range(60):  # let the rest end
             clock.advance(timedelta(seconds=61))
             await life.decide()
@@ -156,6 +167,7 @@ async def test_a_long_random_run_leaks_no_key(redis_url: str) -> None:
         ends = [status for status in Status if status.terminal]
         clock.advance(timedelta(seconds=1))
         assert await store.purge(clock.now(), statuses=ends, limit=100_000) > 300
+        await store.count([evolve(_count("t"), amount=0)])
         left = await keys_of(store)
         assert {family(key) for key in left} <= set(LASTING), left
         assert len(left) < 30

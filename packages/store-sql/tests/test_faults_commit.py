@@ -10,6 +10,7 @@ from coatcheck.errors import StoreUnavailable
 from coatcheck.events import Abandon
 from coatcheck.lifecycle import Settlement
 from coatcheck.store import Filter, Started
+from coatcheck.tallies import Count
 from coatcheck.task import Status, Task
 from coatcheck_conformance.drafts import HANDLER, make_draft
 from coatcheck_conformance.store.outcomes import accepted, unknown
@@ -153,6 +154,35 @@ async def test_a_resolution_in_doubt_is_told(
     seen = await store.get(task.id)
     assert seen is not None
     assert (seen.status is Status.FAILED, seen.version) == (made, doubtful.version + made)
+
+
+@LOST
+async def test_a_count_in_doubt_is_told(
+    store: SqlStore, proxy: FaultProxy, place: faults.Place, *, made: bool
+) -> None:
+    """It adds up, so that it is not repeated; a look shows the truth."""
+    wanted = [Count(name="a", amount=2, lifetime=faults.LEASE), Count(name="b", lifetime=faults.LEASE)]
+    await store.count(wanted)
+    with Cut(proxy, place, made=made), pytest.raises(StoreUnavailable, match="unknown"):
+        await store.count(wanted)
+    assert [tally.total for tally in await store.tallies()] == ([4, 2] if made else [2, 1])
+    assert [each.before for each in await store.count(wanted)] == ([4, 2] if made else [2, 1])
+
+
+@LOST
+async def test_a_change_of_a_gate_in_doubt_is_recorded_once(
+    store: SqlStore, proxy: FaultProxy, place: faults.Place, *, made: bool
+) -> None:
+    """Limits that are set again, resuming and deleting leave one record, whether the first try has made it or not."""
+    with Cut(proxy, place, made=made):
+        await store.set_gate("g", concurrency=1, who="ada")
+    await store.pause_gate("g", reason="429")
+    with Cut(proxy, place, made=made):
+        await store.resume_gate("g", who="grace")
+    with Cut(proxy, place, made=made):
+        await store.delete_gate("g", who="alan")
+    history = await store.gate_history("g")
+    assert [(each.who, each.times) for each in history] == [("ada", 1), (None, 1), ("grace", 1), ("alan", 1)]
 
 
 @LOST

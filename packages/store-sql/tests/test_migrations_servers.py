@@ -2,8 +2,9 @@
 
 import asyncio
 import multiprocessing
+import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import command, op
 from alembic.config import Config
-from sqlalchemy import Engine, create_engine, inspect, make_url, text
+from sqlalchemy import Engine, inspect, make_url, text
 from sqlalchemy.pool import NullPool
 
 from coatcheck.clock import ManualClock
@@ -22,42 +23,21 @@ from coatcheck.errors import ConfigurationError, SchemaOutdated
 from coatcheck.events import Abandon, Event, Overdue
 from coatcheck.lifecycle import Settlement
 from coatcheck.store import Filter, Started
+from coatcheck.tallies import Count
 from coatcheck.task import Status, Task
 from coatcheck_conformance.drafts import HANDLER, make_draft
 from coatcheck_conformance.store.outcomes import accepted, failed, succeeded, unknown
-from coatcheck_store_sql import SqlStore, create, migrations, schema_sql
+from coatcheck_store_sql import SqlStore, changes, create, migrations, schema_sql
 from coatcheck_store_sql.migrations import running, versions
 from coatcheck_store_sql.schema import Schema
 
+sys.path.insert(0, str(Path(__file__).parent))
+import places
+
+kind, place, engine = places.kind, places.place, places.engine
 pytestmark = pytest.mark.slow
 
 LEASE = timedelta(minutes=5)
-KINDS = ["postgresql", "mariadb", "sqlite"]
-SYNC = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+pymysql", "sqlite": "sqlite"}
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    """Name a kind of database."""
-    found: str = request.param
-    return found
-
-
-@pytest.fixture
-def place(kind: str, request: pytest.FixtureRequest, url: str) -> str:
-    """Return the URL of an empty database."""
-    if kind == "sqlite":
-        return url
-    found: str = request.getfixturevalue(f"{kind}_url")
-    return found
-
-
-@pytest.fixture
-def engine(kind: str, place: str) -> Iterator[Engine]:
-    """Give a connection of somebody else's."""
-    made = create_engine(make_url(place).set(drivername=SYNC[kind]), poolclass=NullPool)
-    yield made
-    made.dispose()
 
 
 # ------------------------------------------------------------------ setup
@@ -113,6 +93,29 @@ async def test_an_interrupted_setup_is_taken_up(place: str, engine: Engine) -> N
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE coatcheck_meta"))
     with pytest.raises(ConfigurationError, match="coatcheck_task has rows"):
+        await create(place).setup()
+
+
+@pytest.mark.parametrize("kind", ["mariadb"])
+async def test_an_interrupted_upgrade_is_taken_up(place: str, engine: Engine) -> None:
+    """What an upgrade has left half made is made anew, and the tasks stay; what has rows is not touched."""
+    await create(place).setup()
+    async with create(place) as store:
+        await store.add([make_draft(id="kept")])
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE coatcheck_meta SET number = 1 WHERE name = 'schema'"))
+            connection.execute(text("DROP INDEX coatcheck_tally_expires ON coatcheck_tally"))
+            connection.execute(text("DROP TABLE coatcheck_gate_history"))
+        await create(place).setup()
+        assert [each["name"] for each in inspect(engine).get_indexes("coatcheck_tally")] == [
+            "coatcheck_tally_expires"
+        ]
+        assert await store.get("kept") is not None
+        await store.count([Count(name="a", lifetime=LEASE)])
+        assert await store.gate_history("g") == []
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE coatcheck_meta SET number = 1 WHERE name = 'schema'"))
+    with pytest.raises(ConfigurationError, match="coatcheck_tally has rows"):
         await create(place).setup()
 
 
@@ -240,6 +243,18 @@ def downgrade():
     op.drop_table("invoices")
     migrations.drop_tables(op, table_prefix="shop_")
 """
+LATER = """
+from alembic import op
+from coatcheck_store_sql import migrations
+
+revision, down_revision = "a2", "a1"
+
+def upgrade():
+    migrations.upgrade(op, since=1, to=2, table_prefix="shop_")
+
+def downgrade():
+    pass
+"""
 
 
 @pytest.fixture
@@ -250,6 +265,7 @@ def environment(engine: Engine, tmp_path: Path) -> Config:
     (folder / "env.py").write_text(ENVIRONMENT)
     (folder / "script.py.mako").write_text(TEMPLATE)
     (folder / "versions" / "a1_first.py").write_text(MIGRATION)
+    (folder / "versions" / "a2_later.py").write_text(LATER)
     config = Config()
     config.set_main_option("script_location", str(folder))
     config.set_main_option("path_separator", "os")
@@ -269,7 +285,10 @@ def test_an_applications_migrations_make_and_drop_the_tables(
         await create(place, table_prefix="shop_").setup()
         async with create(place, table_prefix="shop_") as store:
             await store.add([make_draft(id="fine")])
+            await store.count([Count(name="a", lifetime=LEASE)])
 
+    with engine.connect() as connection:
+        assert migrations.schema_version(connection, Schema("shop_")) == 2
     asyncio.run(use())
     command.check(environment)  # raises if autogenerate found something to do
     command.revision(environment, "next", autogenerate=True)
@@ -278,18 +297,18 @@ def test_an_applications_migrations_make_and_drop_the_tables(
     command.downgrade(environment, "base")
     assert not [name for name in inspect(engine).get_table_names() if name.startswith("shop_")]
     capsys.readouterr()
-    command.upgrade(environment, "a1", sql=True)
+    command.upgrade(environment, "a2", sql=True)
     said = capsys.readouterr().out
-    assert "CREATE TABLE shop_task" in said
-    assert "CREATE TABLE invoices" in said
+    for table in ("shop_task", "invoices", "shop_tally"):
+        assert f"CREATE TABLE {table} " in said
 
 
 # ------------------------------------------------------------------ upgrading what is in use
 
 
 def made_up() -> running.Scripts:
-    """Return a schema 2, which the code of schema 1 can use: a column, filled for old rows, a table, an index."""
-    script = types.ModuleType("v0002_made_up")
+    """Return a schema 3, which the code of schema 1 can use: a column, filled for old rows, a table, an index."""
+    script = types.ModuleType("v0003_made_up")
 
     def upgrade() -> None:
         options = op.get_context().opts
@@ -301,7 +320,7 @@ def made_up() -> running.Scripts:
         op.create_table(f"{options['table_prefix']}later", sa.Column("id", sa.Integer, primary_key=True))
 
     script.upgrade, script.readable_by = upgrade, 1  # type: ignore[attr-defined]  # a made-up module
-    return {**running.scripts_of(versions), 2: script}
+    return {**running.scripts_of(versions), 3: script}
 
 
 async def begun(store: SqlStore, wanted: int) -> list[Task]:
@@ -360,7 +379,7 @@ async def one_round(store: SqlStore) -> int:
 async def test_old_and_new_code_work_side_by_side(
     place: str, engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tasks of schema 1 in every status go on to their end under both, and old code keeps what it does not know."""
+    """Tasks of this schema in every status go on to their end under both, and old code keeps what it does not know."""
     writer = create(place, clock=clock)
     await writer.setup()
     async with writer:
@@ -372,7 +391,7 @@ async def test_old_and_new_code_work_side_by_side(
     with engine.begin() as connection:
         running.run(connection, schema, migrations.schema_version(connection, schema), made_up())
     for module in ("server", "migrations"):
-        monkeypatch.setattr(f"coatcheck_store_sql.{module}.SCHEMA_VERSION", 2)
+        monkeypatch.setattr(f"coatcheck_store_sql.{module}.SCHEMA_VERSION", 3)
     async with create(place, clock=clock) as new:
         monkeypatch.undo()
         assert {task.id: task for task in await new.find(Filter(), limit=99)} == before
@@ -400,3 +419,54 @@ async def test_old_and_new_code_work_side_by_side(
     assert {shade for _, _, shade in rows} == {"grey"}
     async with create(place, clock=clock) as now:  # old code goes on after a restart
         await now.add([make_draft()])
+
+
+def be_the_first_version(patch: pytest.MonkeyPatch) -> None:
+    """Let the code know schema 1 only, and write no histories."""
+    for module in ("server", "migrations"):
+        patch.setattr(f"coatcheck_store_sql.{module}.SCHEMA_VERSION", 1)
+    patch.setattr(changes, "_record", lambda *_: None)
+
+
+async def test_schema_1_is_upgraded_in_use(
+    kind: str, place: str, engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks of schema 1 in every status are untouched, workers of both versions go on, and only new ones record."""
+    first = {1: running.scripts_of(versions)[1]}
+    with engine.begin() as connection:
+        running.run(connection, Schema("coatcheck_"), 0, first)
+    with monkeypatch.context() as patch:
+        be_the_first_version(patch)
+        old = create(place, clock=clock)
+        await old.open()
+        await write_every_status(old, clock)
+        before = {task.id: task for task in await old.find(Filter(), limit=99)}
+        (gate,) = await old.gates()
+    if kind != "sqlite":
+        with pytest.raises(SchemaOutdated, match="has schema 1, not 2"):
+            await create(place, clock=clock).open()
+    await create(place, clock=clock).setup()
+    async with create(place, clock=clock) as new:
+        assert {task.id: task for task in await new.find(Filter(), limit=99)} == before
+        assert (await new.gates(), await new.gate_history("g")) == ([gate], [])
+        await new.set_gate("g", concurrency=25, who="ada", reason="upgraded")
+        with monkeypatch.context() as patch:
+            be_the_first_version(patch)
+            await old.pause_gate("g", reason="by old code")
+        await new.resume_gate("g", who="grace")
+        assert [each.who for each in await new.gate_history("g")] == ["ada", "grace"]
+        (counted,) = await new.count([Count(name="a", lifetime=LEASE)])
+        assert counted.total == 1
+        clock.advance(timedelta(minutes=31))
+        while await one_round(old) + await one_round(new):
+            pass
+        ended = await new.find(Filter(), limit=99)
+        assert {task.id for task in ended} == before.keys()
+        assert all(task.status.terminal for task in ended)
+        (gate,) = await old.gates(["g"])
+        assert (gate.used, gate.gate.concurrency) == (0, 25)
+    await old.close()
+    with monkeypatch.context() as patch:
+        be_the_first_version(patch)
+        async with create(place, clock=clock) as again:  # old code goes on after a restart
+            await again.add([make_draft()])

@@ -39,6 +39,12 @@ INDEXES = {
     "first_wake": ["parking_wake"],
     "next_stale": ["task_stale"],
     "next_expiry": ["task_expires"],
+    "gate_history": ["gate_history"],
+    "tallies_by_name": ["tally"],
+    "tallies_seen": ["tally"],
+    "tallies_between": ["tally"],
+    "forgotten_tallies": ["tally_expires"],
+    "drop_tally": ["tally"],
 }
 """Which index a hot statement must use."""
 

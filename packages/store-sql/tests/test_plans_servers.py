@@ -69,6 +69,7 @@ WRITTEN = {
     "drop_task": {"task": "PRIMARY"},
     "drop_body": {"body": "PRIMARY"},
     "drop_bodies": {"body": "PRIMARY"},
+    "drop_tally": {"tally": "PRIMARY"},
 }
 """Which index of which table MariaDB must go by for many sets of parameters at once."""
 

@@ -9,6 +9,7 @@ from typing import Self
 
 from coatcheck.catalog import create_store
 from coatcheck.errors import ConfigurationError
+from coatcheck.fleet import StoreFleet
 from coatcheck.gates import AdmissionPolicy, StandardAdmission, TaskChange
 from coatcheck.handler import AnyHandler
 from coatcheck.loops import HandlerLoops
@@ -17,6 +18,7 @@ from coatcheck.observing import Observers
 from coatcheck.registry import Registry
 from coatcheck.retry import ExponentialRetry, RetryPolicy
 from coatcheck.selector import Selector
+from coatcheck.standing import StoreStanding
 from coatcheck.store import Store
 from coatcheck.worker import Worker, WorkerSettings
 
@@ -66,15 +68,18 @@ class App:
         self._observers = Observers(self._observing(observers, selector))
         self._loops = HandlerLoops(self.registry)
         self._entered = 0
+        standing = StoreStanding(self.store)
         self.manager = Manager(
             self.store,
             self.registry,
             self._loops,
+            standing=standing,
             admission=self._admission,
             selector=selector,
             priority_ageing=priority_ageing,
             on_change=self._changed,
         )
+        self._admission.attach(StoreFleet(self.store, standing))
 
     def _observing(self, observers: Iterable[object], selector: object) -> list[object]:
         """Return the observers, and the policies that want to know what was committed, each once."""

@@ -218,7 +218,8 @@ class SubmitDeferred(HandlerError):
     """Certainly not created, but may be tried again, after `retry_after` if given.
 
     `rate_limited` tells that the provider asked this caller to slow down (429), which also pauses
-    the gate of the account or else of the provider.
+    the gate of the account or else of the provider. `blames_provider` is False where something else is
+    the reason, such as a key, a balance, or a document that cannot be fetched: no circuit breaker counts it.
     """
 
     def __init__(
@@ -228,9 +229,11 @@ class SubmitDeferred(HandlerError):
         code: str | None = None,
         retry_after: timedelta | None = None,
         rate_limited: bool = False,
+        blames_provider: bool = True,
     ) -> None:
         super().__init__(message, code=code, retry_after=retry_after)
         self.rate_limited = rate_limited
+        self.blames_provider = blames_provider
 
 
 class QueryFailed(HandlerError):

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from coatcheck.errors import StoreUnavailable
 from coatcheck.events import Proof, Resolution
-from coatcheck.gates import GateUsage, Rate
+from coatcheck.gates import GateRecord, GateUsage, Rate
 from coatcheck.lifecycle import Settlement
 from coatcheck.store import (
     Added,
@@ -25,6 +25,7 @@ from coatcheck.store import (
     Stats,
     Store,
 )
+from coatcheck.tallies import Count, Counted, Tally
 from coatcheck.task import Status, Task, TaskDraft
 
 __all__ = ["FaultyStore"]
@@ -166,11 +167,15 @@ class FaultyStore(Store):
         concurrency: int | None = None,
         rate: Rate | None = None,
         only_if_new: bool = False,
+        who: str | None = None,
+        reason: str | None = None,
     ) -> None:
         """As the wrapped store, or fail."""
         await self._do(
             "set_gate",
-            lambda: self._inner.set_gate(name, concurrency=concurrency, rate=rate, only_if_new=only_if_new),
+            lambda: self._inner.set_gate(
+                name, concurrency=concurrency, rate=rate, only_if_new=only_if_new, who=who, reason=reason
+            ),
         )
 
     async def pause_gate(
@@ -181,17 +186,29 @@ class FaultyStore(Store):
             "pause_gate", lambda: self._inner.pause_gate(name, reason=reason, who=who, duration=duration)
         )
 
-    async def resume_gate(self, name: str) -> None:
+    async def resume_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """As the wrapped store, or fail."""
-        await self._do("resume_gate", lambda: self._inner.resume_gate(name))
+        await self._do("resume_gate", lambda: self._inner.resume_gate(name, who=who, reason=reason))
 
-    async def delete_gate(self, name: str) -> None:
+    async def delete_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """As the wrapped store, or fail."""
-        await self._do("delete_gate", lambda: self._inner.delete_gate(name))
+        await self._do("delete_gate", lambda: self._inner.delete_gate(name, who=who, reason=reason))
 
     async def gates(self, names: Collection[str] | None = None) -> list[GateUsage]:
         """As the wrapped store, or fail."""
         return await self._do("gates", lambda: self._inner.gates(names))
+
+    async def gate_history(self, name: str) -> list[GateRecord]:
+        """As the wrapped store, or fail."""
+        return await self._do("gate_history", lambda: self._inner.gate_history(name))
+
+    async def count(self, counts: Sequence[Count]) -> list[Counted]:
+        """As the wrapped store, or fail."""
+        return await self._do("count", lambda: self._inner.count(counts))
+
+    async def tallies(self, prefix: str = "", *, limit: int = 100) -> list[Tally]:
+        """As the wrapped store, or fail."""
+        return await self._do("tallies", lambda: self._inner.tallies(prefix, limit=limit))
 
     async def wait(self, handler_keys: Collection[str], timeout: timedelta) -> bool:
         """As the wrapped store, or fail."""

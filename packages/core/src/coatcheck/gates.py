@@ -6,24 +6,32 @@ not be read back from a name put together by hand.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import quote
 
 from attrs import field, frozen
 
 from coatcheck.errors import InvalidParams
+from coatcheck.evolving import evolve
+from coatcheck.tallies import Count, Counted
 from coatcheck.task import Task, TaskDraft, millis
 
 __all__ = [
     "Admission",
     "AdmissionPolicy",
     "Admit",
+    "DeleteGate",
+    "Fleet",
     "Gate",
+    "GateAction",
     "GateChange",
+    "GateRecord",
     "GateUsage",
     "Gates",
     "Pause",
@@ -35,10 +43,17 @@ __all__ = [
     "StandardAdmission",
     "TaskChange",
     "account",
+    "named",
     "provider",
     "query",
+    "recorded",
     "tenant",
 ]
+
+logger = logging.getLogger("coatcheck.admission")
+
+MAX_GATE_RECORDS = 50
+"""How many changes of a gate are remembered at most; the oldest go first."""
 
 
 @lru_cache(maxsize=10_000)  # the same few providers and tenants name the gates of every task
@@ -68,6 +83,18 @@ def tenant(tenant_id: str) -> str:
 def query(provider_key: str) -> str:
     """Return the name of the gate whose rate and pause the queries of a provider obey."""
     return _name("query", provider_key)
+
+
+def named(kind: str, *parts: str) -> str:
+    """Return the name of a gate of a policy's own, such as ``named("breaker", "ocr:gitee")``.
+
+    Raises:
+        InvalidParams: `kind` or a part is no non-empty string, or `kind` has a slash.
+    """
+    if not kind or "/" in kind:
+        message = f"a kind of gates is a word without a slash, not {kind!r}"
+        raise InvalidParams(message)
+    return _name(kind, *parts)
 
 
 @frozen
@@ -137,6 +164,46 @@ class GateUsage:
     """Grants in the window that ends now; 0 without a rate."""
 
 
+class GateAction(StrEnum):
+    """What was done to a gate."""
+
+    LIMITED = "LIMITED"
+    "Its limits were set."
+    PAUSED = "PAUSED"
+    RESUMED = "RESUMED"
+    DELETED = "DELETED"
+    "Its limits and its pause were forgotten."
+
+
+@frozen(kw_only=True)
+class GateRecord:
+    """One change of a gate: what was done, by whom, when and why."""
+
+    action: GateAction | str
+    """A word of a newer version, which this one does not know, stays a word."""
+    at: datetime
+    """By the store's clock."""
+    who: str | None = None
+    reason: str | None = None
+    gate: Gate
+    """As the change left it."""
+    times: int = 1
+    """How often the same was done by the same for the same reason, one after the other; `at` is the last."""
+
+
+def recorded(history: Sequence[GateRecord], change: GateRecord) -> tuple[GateRecord, ...]:
+    """Return a gate's history with one change more, the oldest first, as every store keeps it.
+
+    What repeats the last one takes its place and is counted, so that a provider's thousandth 429 does not push out
+    what operators did.
+    """
+    if history:
+        last = history[-1]
+        if (last.action, last.who, last.reason) == (change.action, change.who, change.reason):
+            return (*history[:-1], evolve(change, times=last.times + 1))
+    return (*history[-(MAX_GATE_RECORDS - 1) :], change)
+
+
 @frozen(kw_only=True)
 class Gates:
     """The gates of one task: names, or gates with limits that are applied if the store has none of that name."""
@@ -152,6 +219,8 @@ class SetGate:
     name: str
     concurrency: int | None = None
     rate: Rate | None = None
+    who: str | None = None
+    reason: str | None = None
 
 
 @frozen(kw_only=True)
@@ -171,9 +240,19 @@ class ResumeGate:
 
     name: str
     who: str | None = None
+    reason: str | None = None
 
 
-GateChange: TypeAlias = SetGate | PauseGate | ResumeGate
+@frozen(kw_only=True)
+class DeleteGate:
+    """Forget a gate's limits and pause."""
+
+    name: str
+    who: str | None = None
+    reason: str | None = None
+
+
+GateChange: TypeAlias = SetGate | PauseGate | ResumeGate | DeleteGate
 
 
 @frozen
@@ -203,10 +282,44 @@ class TaskChange:
     """The snapshot as committed."""
     event: str
     """What happened: the name of the event."""
+    cost: int | None = None
+    """What the handler says that the provider charges for a task that has ended, in the handler's unit."""
+    rate_limited: bool = False
+    """Whether the provider asked to slow down (429)."""
+    retry_after: timedelta | None = None
+    """For how long the provider asked to be left alone."""
+    blames_provider: bool = True
+    """Of a submission that was deferred, whether it tells something about the provider."""
+
+
+class Fleet(Protocol):
+    """What a policy shares with the same policy in other processes: the store's clock, tallies and gates."""
+
+    async def now(self) -> datetime:
+        """Return the store's time."""
+        ...
+
+    async def count(self, counts: Sequence[Count]) -> list[Counted]:
+        """Count on tallies (S21), together with what others of this process count at the same moment."""
+        ...
+
+    async def gates(self, names: Collection[str]) -> dict[str, GateUsage]:
+        """Return those that are defined, by name; up to a second old."""
+        ...
+
+    async def change(self, change: GateChange) -> None:
+        """Change a gate now."""
+        ...
 
 
 class AdmissionPolicy(ABC):
     """Says which gates a task passes, and has a last word before it is submitted."""
+
+    def attach(self, fleet: Fleet) -> None:  # noqa: B027 - not every policy needs it
+        """Take what the policy shares with other processes; called when an app is made. By default it is not wanted.
+
+        A policy that has another inside hands it on. In a process that was forked it is called again.
+        """
 
     @abstractmethod
     def gates_for(self, draft: TaskDraft) -> Gates:
@@ -219,9 +332,31 @@ class AdmissionPolicy(ABC):
         """
         return Admit()
 
+    async def credits(self, drafts: Sequence[TaskDraft]) -> Sequence[timedelta]:
+        """Say for each task of a submission how much waiting it is credited with in the queue; by default none.
+
+        One that is negative lets others go first, within the same priority: a fair share is made of it. Called by the
+        manager with the drafts of one `submit_many`, in order; what is answered is rounded to milliseconds.
+        """
+        return [timedelta()] * len(drafts)
+
     def observe(self, change: TaskChange) -> Sequence[GateChange]:
-        """Answer a committed change with changes to gates, as a circuit breaker does; by default none."""
+        """Answer a committed change with changes to gates; by default none. It must be quick, and not block."""
         return ()
+
+    async def settled(self, changes: Sequence[TaskChange]) -> Sequence[GateChange]:
+        """Answer what this worker has committed together with changes to gates, as a circuit breaker does.
+
+        By default it asks `observe` about each. It may use the fleet's tallies. Changes come in order, and the next
+        wait for the answer; after five seconds it is given up.
+        """
+        answers: list[GateChange] = []
+        for change in changes:
+            try:
+                answers.extend(self.observe(change))
+            except Exception:
+                logger.exception("admission policy %r failed to observe", self)
+        return answers
 
 
 def _gates(given: Iterable[Gate]) -> tuple[Gate, ...]:

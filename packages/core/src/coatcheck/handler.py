@@ -21,7 +21,7 @@ from attrs import field, frozen
 from coatcheck.errors import ConfigurationError, UnknownAccount, Unsupported
 from coatcheck.results import QueryResult, SubmitResult
 from coatcheck.retry import RetryPolicy
-from coatcheck.task import JSON, CancelOutcome, QueryParams
+from coatcheck.task import JSON, CancelOutcome, QueryParams, Task
 
 __all__ = [
     "AnyHandler",
@@ -207,6 +207,14 @@ class Handler(ABC, Generic[P]):
     async def parse_callback(self, request: CallbackRequest, account_id: str | None) -> Callback:
         """Authenticate a callback and say which jobs it is about; raise `CallbackRejected` otherwise."""
         raise Unsupported(self._lacks(Capability.CALLBACK))
+
+    def cost(self, task: Task) -> int | None:
+        """Return what the provider charges for a task that has ended, as far as it shows: pages, tokens, cents.
+
+        A whole number in a unit of the handler's own, the same for all its tasks; None if it cannot be told, which
+        is the default. It reads the snapshot, its result above all, and does nothing else. Budgets count it.
+        """
+        return None
 
     def upgrade_params(self, raw: JSON, version: int) -> JSON:
         """Bring params that were stored under an older `params_version` to the present shape."""

@@ -24,7 +24,7 @@ from coatcheck.errors import (
 )
 from coatcheck.events import Abandon, Adopt, Extend, Resolution, Resubmit
 from coatcheck.evolving import constructor, evolve
-from coatcheck.gates import AdmissionPolicy, Gate, Gates, GateUsage, Rate, TaskChange
+from coatcheck.gates import AdmissionPolicy, Gate, GateRecord, Gates, GateUsage, Rate, TaskChange
 from coatcheck.handler import AnyHandler, Callback, CallbackRequest
 from coatcheck.loops import HandlerLoops
 from coatcheck.persistable import from_json, to_json
@@ -32,6 +32,7 @@ from coatcheck.registry import Registry
 from coatcheck.selector import Selection, Selector
 from coatcheck.standing import StoreStanding
 from coatcheck.store import Added, Filter, Stats, Store
+from coatcheck.tallies import Tally
 from coatcheck.task import JSON, Identity, QueryParams, Rank, Route, Status, Task, TaskDraft, new_task_id
 
 __all__ = ["Manager", "Submission", "SubmitOptions", "rank_of", "read_result"]
@@ -137,6 +138,7 @@ class Manager:
         registry: Registry,
         loops: HandlerLoops,
         *,
+        standing: StoreStanding,
         admission: AdmissionPolicy,
         selector: Selector | None,
         priority_ageing: timedelta | None,
@@ -147,7 +149,7 @@ class Manager:
         self._loops = loops
         self._admission = admission
         self._selector = selector
-        self._standing = StoreStanding(store)
+        self._standing = standing
         self._ageing = priority_ageing
         self._on_change = on_change
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -184,7 +186,7 @@ class Manager:
         self, submissions: Sequence[Submission], *, transaction: object = None
     ) -> list[Task]:
         """Save several tasks, all or none, in order. Raises like `submit`."""
-        drafts = [await self.prepare(each) for each in submissions]
+        drafts = await self._credited([await self._prepare(each) for each in submissions])
         if not drafts:
             return []
         added = await self._store.add(drafts, transaction=transaction)
@@ -203,6 +205,9 @@ class Manager:
 
         For callers that write the row themselves, in a transaction that is not SQLAlchemy's.
         """
+        return (await self._credited([await self._prepare(submission)]))[0]
+
+    async def _prepare(self, submission: Submission) -> TaskDraft:
         if not isinstance(submission, Submission):
             message = f"submit_many takes Submission(params=..., tracking_timeout=...), not {submission!r}"
             raise InvalidParams(message)
@@ -301,12 +306,31 @@ class Manager:
         for gate in (*wanted.submit, *((wanted.query,) if wanted.query is not None else ())):
             if isinstance(gate, Gate) and gate not in self._defined:
                 await self._store.set_gate(
-                    gate.name, concurrency=gate.concurrency, rate=gate.rate, only_if_new=True
+                    gate.name,
+                    concurrency=gate.concurrency,
+                    rate=gate.rate,
+                    only_if_new=True,
+                    reason="the limits that come with the app",
                 )
                 self._defined.add(gate)
         names = sorted({gate if isinstance(gate, str) else gate.name for gate in wanted.submit})
         query = wanted.query if wanted.query is None or isinstance(wanted.query, str) else wanted.query.name
         return evolve(draft, route=evolve(draft.route, gates=tuple(names), query_gate=query))
+
+    async def _credited(self, drafts: list[TaskDraft]) -> list[TaskDraft]:
+        """Return the drafts with what the admission policy credits them with in the queue."""
+        if not drafts or type(self._admission).credits is AdmissionPolicy.credits:
+            return drafts
+        given = await self._admission.credits(drafts)
+        if len(given) != len(drafts) or not all(isinstance(each, timedelta) for each in given):
+            message = (
+                f"admission policy {self._admission!r} credits each draft with a timedelta, not {given!r}"
+            )
+            raise ConfigurationError(message)
+        return [
+            evolve(draft, rank=evolve(draft.rank, credit=draft.rank.credit + credit)) if credit else draft
+            for draft, credit in zip(drafts, given, strict=True)
+        ]
 
     # -------------------------------------------------------------- look up, wait
 
@@ -458,14 +482,22 @@ class Manager:
 
     # -------------------------------------------------------------- gates, callbacks
 
-    async def set_gate(self, name: str, *, concurrency: int | None = None, rate: Rate | None = None) -> None:
+    async def set_gate(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: Rate | None = None,
+        who: str | None = None,
+        reason: str | None = None,
+    ) -> None:
         """Set a gate's limits across the fleet; None is no limit. Build the name with `coatcheck.gates`."""
         Gate(name=name, concurrency=concurrency, rate=rate)  # refuses what means nothing
-        await self._store.set_gate(name, concurrency=concurrency, rate=rate)
+        await self._store.set_gate(name, concurrency=concurrency, rate=rate, who=who, reason=reason)
 
-    async def delete_gate(self, name: str) -> None:
-        """Forget a gate's limits and its pause."""
-        await self._store.delete_gate(name)
+    async def delete_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
+        """Forget a gate's limits and its pause; its history stays."""
+        await self._store.delete_gate(name, who=who, reason=reason)
 
     async def pause(
         self,
@@ -490,13 +522,21 @@ class Manager:
             duration = max(until - await self._store.now(), timedelta(milliseconds=1))
         await self._store.pause_gate(name, reason=reason, who=who, duration=duration)
 
-    async def resume(self, name: str) -> None:
+    async def resume(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Let a paused gate grant again. Resuming twice is fine."""
-        await self._store.resume_gate(name)
+        await self._store.resume_gate(name, who=who, reason=reason)
 
     async def gates(self, names: Collection[str] | None = None) -> list[GateUsage]:
         """Return the defined gates, or those of `names`, with live usage."""
         return await self._store.gates(names)
+
+    async def gate_history(self, name: str) -> list[GateRecord]:
+        """Return who changed a gate when, how and why: the latest fifty changes, the oldest first."""
+        return await self._store.gate_history(name)
+
+    async def tallies(self, prefix: str = "", *, limit: int = 100) -> list[Tally]:
+        """Return what admission policies have counted, such as a budget's, by name."""
+        return await self._store.tallies(prefix, limit=limit)
 
     async def receive_callback(
         self, handler_key: str, request: CallbackRequest, *, account_id: str | None = None

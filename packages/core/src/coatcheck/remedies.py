@@ -40,6 +40,11 @@ _RETRY_POLICIES = frozenset(
 )
 
 
+_ADMISSION_POLICIES = frozenset(
+    {"adaptive-rate", "circuit-breaker", "daily-budget", "fair-share", "time-window"}
+)
+
+
 def distribution_of(kind: Kind, name: str) -> str | None:
     """Return the requirement that brings `name`, as pip takes it; None for a name that is not known."""
     if kind is Kind.STORE:
@@ -51,6 +56,8 @@ def distribution_of(kind: Kind, name: str) -> str | None:
         return "coatcheck-selectors"
     if kind is Kind.RETRY and name in _RETRY_POLICIES:
         return "coatcheck-retries"
+    if kind is Kind.ADMISSION and name in _ADMISSION_POLICIES:
+        return "coatcheck-admissions"
     return None
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
 
 from attrs import define
 
@@ -15,25 +17,33 @@ from coatcheck.errors import (
     InvalidTransition,
     LeaseLost,
     NotPersistable,
+    QueryFailed,
     StoreUnavailable,
+    SubmitDeferred,
     TaskNotFound,
     VersionConflict,
 )
-from coatcheck.events import Accepted, Event, Finished, Proof
+from coatcheck.events import Accepted, Deferred, Event, Finished, Proof
 from coatcheck.evolving import constructor
-from coatcheck.gates import AdmissionPolicy, GateChange, PauseGate, ResumeGate, TaskChange
+from coatcheck.fleet import apply_gate_change
+from coatcheck.gates import AdmissionPolicy, GateChange, TaskChange
+from coatcheck.handler import Handler
 from coatcheck.leases import LeaseKeeper
 from coatcheck.lifecycle import Settlement
 from coatcheck.store import Settled, Store
 from coatcheck.task import CancelOutcome, Status, Task
 from coatcheck.verdicts import unstorable
 
-__all__ = ["Settler", "apply_gate_change"]
+__all__ = ["Settler"]
 
 logger = logging.getLogger("coatcheck.worker")
 
 BATCH_LIMIT = 500
 MAX_PAUSE_SECONDS = 5.0
+ANSWER_TIMEOUT_SECONDS = 5.0
+"""How long an admission policy may take to answer what was settled."""
+MAX_UNANSWERED = 10_000
+"""Changes that may wait for a slow policy; beyond that the oldest are left unanswered."""
 
 _new_change, _new_settlement = constructor(TaskChange), constructor(Settlement)
 
@@ -47,16 +57,6 @@ class _Due:
 
     call: Call
     event: Event
-
-
-async def apply_gate_change(store: Store, change: GateChange) -> None:
-    """Carry out one change of a gate."""
-    if isinstance(change, PauseGate):
-        await store.pause_gate(change.name, reason=change.reason, who=change.who, duration=change.duration)
-    elif isinstance(change, ResumeGate):
-        await store.resume_gate(change.name)
-    else:
-        await store.set_gate(change.name, concurrency=change.concurrency, rate=change.rate)
 
 
 class Settler:
@@ -82,6 +82,9 @@ class Settler:
         self._remote_cancel = remote_cancel
         self._due: list[_Due] = []
         self._gate_changes: list[GateChange] = []
+        self._observes = _observes(admission)
+        self._unanswered: list[TaskChange] = []
+        self._answering: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -105,6 +108,13 @@ class Settler:
 
     async def run(self) -> None:
         """Settle for ever."""
+        try:
+            await self._run()
+        finally:
+            if self._answering is not None:
+                self._answering.cancel()
+
+    async def _run(self) -> None:
         pause = 0.05
         while True:
             await self._wake.wait()
@@ -119,7 +129,8 @@ class Settler:
                 else:
                     self._tell_back()
                     pause = 0.05
-            self._idle.set()
+            if self._answering is None:
+                self._idle.set()
 
     def _tell_away(self, error: StoreUnavailable) -> None:
         if not self._away:
@@ -143,9 +154,7 @@ class Settler:
         again: list[_Due] = []
         for due, result in zip(batch, results, strict=True):
             if isinstance(result, Task):
-                changes.append(
-                    _new_change(before=due.call.task, after=result, event=type(due.event).__name__)
-                )
+                changes.append(_change(due, result))
                 self._keeper.drop(due.call)
             elif isinstance(result, NotPersistable):
                 again += self._substitute(due, result)
@@ -220,10 +229,73 @@ class Settler:
         if not changes:
             return
         self._on_change(changes)
-        if type(self._admission).observe is AdmissionPolicy.observe:
+        if not self._observes:
             return
-        for change in changes:
-            try:
-                self._gate_changes.extend(self._admission.observe(change))
-            except Exception:
-                logger.exception("admission policy %r failed to observe", self._admission)
+        self._unanswered += changes
+        if len(self._unanswered) > MAX_UNANSWERED:
+            logger.warning(
+                "admission policy %r is slow: %d changes go without its answer",
+                self._admission,
+                len(self._unanswered) - MAX_UNANSWERED,
+            )
+            del self._unanswered[:-MAX_UNANSWERED]
+        if self._answering is None:
+            self._answering = asyncio.create_task(self._answer(), name="admission")
+
+    async def _answer(self) -> None:
+        """Have the policy answer what was settled, beside settling, which does not wait for it."""
+        try:
+            while self._unanswered:
+                changes, self._unanswered = self._unanswered, []
+                try:
+                    async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+                        self._gate_changes.extend(await self._admission.settled(changes))
+                except Exception:
+                    logger.exception("admission policy %r failed to observe", self._admission)
+        finally:
+            self._answering = None
+            self._wake.set()
+
+
+def _observes(admission: AdmissionPolicy) -> bool:
+    """Whether a policy wants to know what was settled."""
+    cls = type(admission)
+    return cls.observe is not AdmissionPolicy.observe or cls.settled is not AdmissionPolicy.settled
+
+
+def _change(due: _Due, after: Task) -> TaskChange:
+    """Return what was committed, with its cost if the handler tells one."""
+    cost = None
+    handler = due.call.handler
+    if after.status.terminal and type(handler).cost is not Handler.cost:
+        try:
+            cost = _checked_cost(handler.cost(after))
+        except Exception:
+            logger.exception("handler %r failed to tell the cost of task %s", handler.key, after.id)
+    told = _told(due)
+    return _new_change(before=due.call.task, after=after, event=type(due.event).__name__, cost=cost, **told)
+
+
+def _told(due: _Due) -> Mapping[str, Any]:
+    """Return what a call's error tells of the provider; whatever else it is may have such attributes of its own."""
+    error = due.call.error
+    if not isinstance(error, (SubmitDeferred, QueryFailed)):
+        # deferred for another error: nothing was sent
+        return _NOT_THE_PROVIDER if isinstance(due.event, Deferred) else _NOTHING_TOLD
+    asked = error.retry_after
+    return {
+        "rate_limited": error.rate_limited,
+        "retry_after": asked if isinstance(asked, timedelta) else None,
+        "blames_provider": getattr(error, "blames_provider", True),
+    }
+
+
+_NOTHING_TOLD: Mapping[str, Any] = {"rate_limited": False, "retry_after": None, "blames_provider": True}
+_NOT_THE_PROVIDER: Mapping[str, Any] = {**_NOTHING_TOLD, "blames_provider": False}
+
+
+def _checked_cost(cost: object) -> int | None:
+    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int)):
+        message = f"a cost is a whole number or None, not {cost!r}"
+        raise TypeError(message)
+    return cost

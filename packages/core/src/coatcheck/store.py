@@ -1,4 +1,4 @@
-"""The contract of stores. The numbers S1 to S20 are quoted by the conformance kit.
+"""The contract of stores. The numbers S1 to S21 are quoted by the conformance kit.
 
 A store is the durable source of truth: snapshots, schedule, leases, gates, and the clock. Every method
 that changes anything is one atomic step, batched. All comparisons and stamps of time use the store's
@@ -19,8 +19,9 @@ from attrs import frozen
 
 from coatcheck.errors import InvalidTransition, LeaseLost, NotPersistable, Unsupported, VersionConflict
 from coatcheck.events import Proof, Resolution
-from coatcheck.gates import GateUsage, Rate
+from coatcheck.gates import GateRecord, GateUsage, Rate
 from coatcheck.lifecycle import Settlement
+from coatcheck.tallies import Count, Counted, Tally
 from coatcheck.task import Lease, Status, Task, TaskDraft
 
 __all__ = [
@@ -358,6 +359,8 @@ class Store(ABC):
         concurrency: int | None = None,
         rate: Rate | None = None,
         only_if_new: bool = False,
+        who: str | None = None,
+        reason: str | None = None,
     ) -> None:
         """Set a gate's limits, leaving its pause; with `only_if_new`, only if nobody has set any (S11)."""
 
@@ -372,16 +375,37 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def resume_gate(self, name: str) -> None:
+    async def resume_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Undo a pause; resuming a gate that is not paused does nothing (S11)."""
 
     @abstractmethod
-    async def delete_gate(self, name: str) -> None:
+    async def delete_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Forget a gate's limits and pause; the gate is open then (S11)."""
 
     @abstractmethod
     async def gates(self, names: Collection[str] | None = None) -> list[GateUsage]:
         """Return the defined gates, or those of `names`, by name, with live usage (S11)."""
+
+    @abstractmethod
+    async def gate_history(self, name: str) -> list[GateRecord]:
+        """Return who changed a gate when, how and why, the oldest first (S11).
+
+        Kept as `coatcheck.gates.recorded` says, in the step that changes the gate, also once it is deleted. What
+        changes nothing is not recorded: `only_if_new` where there are limits, the limits that it has already, a pause
+        that a longer one outlasts, resuming what is not paused, deleting what is not defined.
+        """
+
+    @abstractmethod
+    async def count(self, counts: Sequence[Count]) -> list[Counted]:
+        """Count on tallies, in order, in one step; no two counts of a fleet are lost or mixed up (S21).
+
+        Raises:
+            InvalidParams: a total would leave the range of `MAX_TALLY`; then none is counted.
+        """
+
+    @abstractmethod
+    async def tallies(self, prefix: str = "", *, limit: int = 100) -> list[Tally]:
+        """Return the tallies whose names begin so, by name: the first `limit` (S21). Those forgotten are not shown."""
 
     @abstractmethod
     async def wait(self, handler_keys: Collection[str], timeout: timedelta) -> bool:

@@ -16,12 +16,13 @@ from typing import Any, Self, TypeVar
 from coatcheck import app as asynchronous
 from coatcheck import manager as asynchronous_manager
 from coatcheck.errors import ConfigurationError
-from coatcheck.gates import AdmissionPolicy, GateUsage, Rate
+from coatcheck.gates import AdmissionPolicy, GateRecord, GateUsage, Rate
 from coatcheck.handler import AnyHandler, Callback, CallbackRequest
 from coatcheck.manager import Submission, SubmitOptions
 from coatcheck.retry import RetryPolicy
 from coatcheck.selector import Selector
 from coatcheck.store import Filter, Stats, Store
+from coatcheck.tallies import Tally
 from coatcheck.task import QueryParams, Task, TaskDraft
 
 __all__ = ["App", "Manager"]
@@ -241,13 +242,23 @@ class Manager:
             lambda m: m.extend(task_id, tracking_timeout=tracking_timeout, who=who, note=note)
         )
 
-    def set_gate(self, name: str, *, concurrency: int | None = None, rate: Rate | None = None) -> None:
+    def set_gate(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: Rate | None = None,
+        who: str | None = None,
+        reason: str | None = None,
+    ) -> None:
         """Set a gate's limits across the fleet; None is no limit."""
-        self._app._call(lambda m: m.set_gate(name, concurrency=concurrency, rate=rate))  # noqa: SLF001
+        self._app._call(  # noqa: SLF001
+            lambda m: m.set_gate(name, concurrency=concurrency, rate=rate, who=who, reason=reason)
+        )
 
-    def delete_gate(self, name: str) -> None:
-        """Forget a gate's limits and its pause."""
-        self._app._call(lambda m: m.delete_gate(name))  # noqa: SLF001
+    def delete_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
+        """Forget a gate's limits and its pause; its history stays."""
+        self._app._call(lambda m: m.delete_gate(name, who=who, reason=reason))  # noqa: SLF001
 
     def pause(
         self,
@@ -263,13 +274,21 @@ class Manager:
             lambda m: m.pause(name, reason=reason, who=who, until=until, duration=duration)
         )
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Let a paused gate grant again."""
-        self._app._call(lambda m: m.resume(name))  # noqa: SLF001
+        self._app._call(lambda m: m.resume(name, who=who, reason=reason))  # noqa: SLF001
 
     def gates(self, names: Collection[str] | None = None) -> list[GateUsage]:
         """Return the defined gates, or those of `names`, with live usage."""
         return self._app._call(lambda m: m.gates(names))  # noqa: SLF001
+
+    def gate_history(self, name: str) -> list[GateRecord]:
+        """Return who changed a gate when, how and why, the oldest first."""
+        return self._app._call(lambda m: m.gate_history(name))  # noqa: SLF001
+
+    def tallies(self, prefix: str = "", *, limit: int = 100) -> list[Tally]:
+        """Return what admission policies have counted, by name."""
+        return self._app._call(lambda m: m.tallies(prefix, limit=limit))  # noqa: SLF001
 
     def receive_callback(
         self, handler_key: str, request: CallbackRequest, *, account_id: str | None = None

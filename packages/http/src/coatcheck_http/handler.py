@@ -158,7 +158,8 @@ class HttpHandler(HttpAdapter[P]):
             if error.final:
                 message = f"the document cannot be used: {error}"
                 raise InvalidParams(message) from error
-            raise SubmitDeferred(f"the document cannot be fetched now: {error}", code=error.code) from error
+            message = f"the document cannot be fetched now: {error}"
+            raise SubmitDeferred(message, code=error.code, blames_provider=False) from error
         except (NotSent, UntrustedUrl) as error:
             raise SubmitDeferred(str(error), code=error.code) from error
         return self._read_submit(response, params, ready)

@@ -58,6 +58,7 @@ class Verdicts:
             code=error.code or str(found),
             retry_after=retry_after if mended else _wait(found, retry_after),
             rate_limited=found in RATE,
+            blames_provider=found not in MENDABLE,
         )
 
     def of_query(

@@ -30,6 +30,7 @@ from coatcheck.errors import StoreError, StoreUnavailable
 from coatcheck.task import as_millis
 from coatcheck_store_redis.clients import Command, Connected
 from coatcheck_store_redis.durability import Durability
+from coatcheck_store_redis.marks import Marks
 from coatcheck_store_redis.scripts import Script, script
 from coatcheck_store_redis.troubles import FAULTS, told
 
@@ -77,6 +78,8 @@ class Calls:
         """How long a call may take."""
         self.faults = 0
         """How often a server was away, or no master any more: another one may have other tasks since."""
+        self.marks = Marks(seconds)
+        """For steps that must not be made twice."""
         self._clock = clock
 
     async def step(self, name: str, words: Words, *, start: bool = False, doubt: Doubt | None = None) -> Any:  # noqa: ANN401 - a server's answer

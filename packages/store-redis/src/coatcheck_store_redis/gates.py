@@ -1,4 +1,4 @@
-"""Gates: setting, pausing, and how they stand (S11)."""
+"""Gates: setting, pausing, how they stand, and who has changed them (S11)."""
 
 from __future__ import annotations
 
@@ -6,53 +6,59 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import cast
 
-from coatcheck.codec import dumps, loads
-from coatcheck.gates import Gate, GateUsage, Pause, Rate
+from coatcheck.codec import decode_gate_records, dumps, loads
+from coatcheck.gates import MAX_GATE_RECORDS, Gate, GateRecord, GateUsage, Pause, Rate
 from coatcheck.task import from_millis, millis
-from coatcheck_store_redis.calls import Calls
+from coatcheck_store_redis.calls import Calls, Words
 
-__all__ = ["delete_gate", "gate_usages", "pause_gate", "resume_gate", "set_gate"]
+__all__ = ["delete_gate", "gate_history", "gate_usages", "pause_gate", "resume_gate", "set_gate"]
 
 _AT_ONCE = 200
 _FIELDS = 11
 
 
-async def set_gate(calls: Calls, wanted: Gate, *, only_if_new: bool) -> None:
+async def set_gate(
+    calls: Calls, wanted: Gate, who: str | None, reason: str | None, *, only_if_new: bool
+) -> None:
     """Set a gate's limits, leaving its pause; one that was only ever paused counts as new."""
     rate = wanted.rate
     words = (
-        wanted.name,
         "set",
         "" if wanted.concurrency is None else wanted.concurrency,
         "" if rate is None else rate.count,
         "" if rate is None else millis(rate.per),
         "1" if only_if_new else "",
     )
-    await calls.step("gate", words)
+    await _change(calls, wanted.name, who, reason, words)
 
 
 async def pause_gate(
-    calls: Calls, name: str, reason: str, who: str | None, duration: timedelta | None
+    calls: Calls, name: str, who: str | None, reason: str, duration: timedelta | None
 ) -> None:
     """Pause a gate, unless a pause that lasts longer is in force."""
-    words = (
-        name,
-        "pause",
-        dumps(reason, path="reason"),
-        dumps(who, path="who"),
-        "" if duration is None else millis(duration),
-    )
-    await calls.step("gate", words)
+    await _change(calls, name, who, reason, ("pause", "" if duration is None else millis(duration)))
 
 
-async def resume_gate(calls: Calls, name: str) -> None:
+async def resume_gate(calls: Calls, name: str, who: str | None, reason: str | None) -> None:
     """Undo a pause."""
-    await calls.step("gate", (name, "resume"))
+    await _change(calls, name, who, reason, ("resume",))
 
 
-async def delete_gate(calls: Calls, name: str) -> None:
+async def delete_gate(calls: Calls, name: str, who: str | None, reason: str | None) -> None:
     """Forget a gate's limits and pause."""
-    await calls.step("gate", (name, "delete"))
+    await _change(calls, name, who, reason, ("delete",))
+
+
+async def _change(calls: Calls, name: str, who: str | None, reason: str | None, words: Words) -> None:
+    texts = dumps(name, path="name"), dumps(who, path="who"), dumps(reason, path="reason")
+    with calls.marks.one() as mark:
+        await calls.step("gate", (*mark, name, *texts, MAX_GATE_RECORDS, *words))
+
+
+async def gate_history(calls: Calls, name: str) -> list[GateRecord]:
+    """Return what was done to a gate, the oldest first."""
+    told = await calls.look("history", (name,))
+    return list(decode_gate_records([loads(each) for each in told]))
 
 
 async def gate_usages(calls: Calls, names: Collection[str] | None) -> list[GateUsage]:

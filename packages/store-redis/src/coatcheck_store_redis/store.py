@@ -12,7 +12,7 @@ from coatcheck.clock import ManualClock
 from coatcheck.codec import isolated
 from coatcheck.errors import ConfigurationError, InvalidParams, SchemaOutdated, StoreUnavailable, Unsupported
 from coatcheck.events import Proof, Resolution
-from coatcheck.gates import Gate, GateUsage, Rate
+from coatcheck.gates import Gate, GateRecord, GateUsage, Rate
 from coatcheck.lifecycle import Settlement
 from coatcheck.locked.bell import Bell
 from coatcheck.store import (
@@ -29,8 +29,9 @@ from coatcheck.store import (
     Stats,
     Store,
 )
+from coatcheck.tallies import Count, Counted, Tally
 from coatcheck.task import Status, Task, TaskDraft, from_millis, millis
-from coatcheck_store_redis import claiming, desk, gates, reading, settling
+from coatcheck_store_redis import claiming, counting, desk, gates, reading, settling
 from coatcheck_store_redis.calls import Calls
 from coatcheck_store_redis.claiming import Claimant
 from coatcheck_store_redis.clients import Connected
@@ -259,7 +260,7 @@ class RedisStore(Store):
         self._check_open()
         return await desk.resolve(self._rows, task_id, expected_version, resolution)
 
-    # -------------------------------------------------------------- gates
+    # -------------------------------------------------------------- gates and tallies
 
     async def set_gate(
         self,
@@ -268,34 +269,50 @@ class RedisStore(Store):
         concurrency: int | None = None,
         rate: Rate | None = None,
         only_if_new: bool = False,
+        who: str | None = None,
+        reason: str | None = None,
     ) -> None:
         """Set limits (S11). A gate that was only ever paused counts as new."""
         self._check_open()
-        await gates.set_gate(
-            self.calls, Gate(name=name, concurrency=concurrency, rate=rate), only_if_new=only_if_new
-        )
+        gate = Gate(name=name, concurrency=concurrency, rate=rate)
+        await gates.set_gate(self.calls, gate, who, reason, only_if_new=only_if_new)
 
     async def pause_gate(
         self, name: str, *, reason: str, who: str | None = None, duration: timedelta | None = None
     ) -> None:
         """Pause (S11). A pause never shortens one that lasts longer."""
         self._check_open()
-        await gates.pause_gate(self.calls, name, reason, who, duration)
+        await gates.pause_gate(self.calls, name, who, reason, duration)
 
-    async def resume_gate(self, name: str) -> None:
+    async def resume_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Resume (S11)."""
         self._check_open()
-        await gates.resume_gate(self.calls, name)
+        await gates.resume_gate(self.calls, name, who, reason)
 
-    async def delete_gate(self, name: str) -> None:
+    async def delete_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Forget limits and pause (S11)."""
         self._check_open()
-        await gates.delete_gate(self.calls, name)
+        await gates.delete_gate(self.calls, name, who, reason)
 
     async def gates(self, names: Collection[str] | None = None) -> list[GateUsage]:
         """Return the defined gates and how they stand (S11)."""
         self._check_open()
         return await gates.gate_usages(self.calls, names)
+
+    async def gate_history(self, name: str) -> list[GateRecord]:
+        """Return who has changed a gate (S11)."""
+        self._check_open()
+        return await gates.gate_history(self.calls, name)
+
+    async def count(self, counts: Sequence[Count]) -> list[Counted]:
+        """Count on tallies (S21); a call whose answer was lost is repeated within its time, and counts once."""
+        self._check_open()
+        return await counting.count(self.calls, counts)
+
+    async def tallies(self, prefix: str = "", *, limit: int = 100) -> list[Tally]:
+        """Return the tallies whose names begin so (S21)."""
+        self._check_open()
+        return await counting.tallies(self.calls, prefix, limit)
 
     # -------------------------------------------------------------- waiting
 

@@ -11,25 +11,20 @@ from attrs import define, evolve, field
 
 from coatcheck.gates import Gate, GateUsage, Pause, Rate
 from coatcheck.task import as_millis, from_millis, millis
-from coatcheck_store_sql.dialects import Guard
 from coatcheck_store_sql.places import SUBMIT
-from coatcheck_store_sql.words import name_of, named, written
+from coatcheck_store_sql.words import name_of
 
 if TYPE_CHECKING:
     from coatcheck_store_sql.step import Step
 
 __all__ = [
     "GateState",
-    "delete_gate",
     "gate_usages",
     "lock_gates",
     "lock_gates_now",
     "open_gates",
-    "pause_gate",
     "released",
-    "resume_gate",
     "return_grants",
-    "set_gate",
 ]
 
 MAX_GRANTS = 64
@@ -232,78 +227,6 @@ def write_grants(step: Step, states: Mapping[str, GateState]) -> None:
         step.sql.set_grants,
         [{"_name": name, "grants": states[name].grants_text(step.now_ms)} for name in sorted(states)],
     )
-
-
-# ------------------------------------------------------------------ what people do to gates
-
-
-def set_gate(step: Step, wanted: Gate, *, only_if_new: bool) -> None:
-    """Set the limits of a gate and leave its pause."""
-    state = _lock_to_define(step, named(wanted.name))
-    if only_if_new and state.limited:
-        return
-    gate = evolve(wanted, name=state.gate.name, pause=state.gate.pause)
-    since = state.since if state.gate.rate is not None else step.stamp
-    _put(step, evolve(state, gate=gate, limited=True, since=since))
-
-
-def pause_gate(step: Step, name: str, reason: str, who: str | None, duration: timedelta | None) -> None:
-    """Let a gate grant nothing, for `duration` or until it is resumed, unless a longer pause is in force."""
-    state = _lock_to_define(step, named(name))
-    until = None if duration is None else from_millis(step.now_ms + millis(duration))
-    if state.gate.paused_at(step.now) and state.gate.pause and _outlasts(state.gate.pause.until, until):
-        return
-    pause = Pause(reason=reason, who=who, since=step.now, until=until)
-    _put(step, evolve(state, gate=evolve(state.gate, pause=pause)))
-
-
-def _outlasts(until: datetime | None, other: datetime | None) -> bool:
-    return other is not None and (until is None or until > other)
-
-
-def resume_gate(step: Step, name: str) -> None:
-    """Undo a pause."""
-    name = named(name)
-    state = lock_gates(step, [name])[name]
-    if state.gate.pause is not None:
-        _put(step, evolve(state, gate=evolve(state.gate, pause=None)))
-
-
-def delete_gate(step: Step, name: str) -> None:
-    """Forget a gate; it is open then."""
-    step.run(step.sql.drop_gate, _name=named(name))
-    released(step, [named(name)])
-
-
-def _lock_to_define(step: Step, name: str) -> GateState:
-    """Return a gate that is about to be defined; if it is not yet, with no step on its way that takes its slots."""
-    state = lock_gates(step, [name])[name]
-    if not state.defined:
-        step.alone(Guard.COUNTING)
-        state = lock_gates(step, [name])[name]
-    return state
-
-
-def _put(step: Step, state: GateState) -> None:
-    gate = state.gate
-    if not state.defined:
-        ((state.used,),) = step.rows(step.sql.slots_of_gate, gate=gate.name)
-    step.run(
-        step.sql.put_gate,
-        name=gate.name,
-        limited=int(state.limited),
-        concurrency=gate.concurrency,
-        rate_count=gate.rate.count if gate.rate else None,
-        rate_per=millis(gate.rate.per) if gate.rate else None,
-        rate_since=state.since if gate.rate else None,
-        pause_reason=written(gate.pause.reason) if gate.pause else None,
-        pause_who=written(gate.pause.who) if gate.pause and gate.pause.who is not None else None,
-        pause_since=as_millis(gate.pause.since) if gate.pause else None,
-        pause_until=as_millis(gate.pause.until) if gate.pause and gate.pause.until else None,
-        used=state.used,
-        grants=state.grants_text(step.now_ms),
-    )
-    released(step, [gate.name])
 
 
 def gate_usages(step: Step, names: Collection[str] | None) -> list[GateUsage]:

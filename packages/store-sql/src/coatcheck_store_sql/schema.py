@@ -23,7 +23,7 @@ from sqlalchemy.dialects.mysql import LONGTEXT
 
 __all__ = ["PARTS", "SCHEMA_VERSION", "Schema"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """What the migrations of this code lead to; counts them."""
 
 PARTS = (
@@ -51,6 +51,8 @@ class Schema:
         self.parking = self._parking()
         self.nudge = self._nudge()
         self.attendance = self._attendance()
+        self.gate_history = self._gate_history()
+        self.tally = self._tally()
 
     def _meta(self) -> Table:
         """What holds for the whole store: `schema`, `readable_by`, `clock` (numbers), `rank_mode` (text)."""
@@ -218,6 +220,27 @@ class Schema:
             Column("handler_key", String(255), primary_key=True),
             Column("at", BigInteger, nullable=False),
         )
+
+    def _gate_history(self) -> Table:
+        """What was done to a gate, also to one that is no longer defined. `entries` is JSON, the oldest first."""
+        return Table(
+            f"{self.prefix}gate_history",
+            self.metadata,
+            Column("name", String(255), primary_key=True),
+            Column("entries", _LONG, nullable=False),
+        )
+
+    def _tally(self) -> Table:
+        """What the fleet counts. From `expires_at` on a row says nothing, and is deleted some time."""
+        tally = Table(
+            f"{self.prefix}tally",
+            self.metadata,
+            Column("name", String(255), primary_key=True),
+            Column("total", BigInteger, nullable=False),
+            Column("expires_at", BigInteger, nullable=False),
+        )
+        self._index("tally_expires", tally, "expires_at")
+        return tally
 
     def _index(
         self, name: str, table: Table, *columns: str, unique: bool = False, partly: bool = False

@@ -16,6 +16,8 @@ from coatcheck_store_sql.task_statements import TaskStatements
 
 __all__ = ["PLACE", "Statement", "Statements"]
 
+_BY_KEY = "FORCE INDEX (PRIMARY)"
+
 
 class Statements(TaskStatements, LaneStatements):
     """Every statement of a store."""
@@ -110,6 +112,94 @@ class Statements(TaskStatements, LaneStatements):
                 handler_key=bindparam("handler_key"), at=bindparam("at")
             )
         )
+
+    # ------------------------------------------------------------------ histories, tallies
+
+    @cached_property
+    def gate_history(self) -> Statement:
+        """What was done to gate `name`: entries."""
+        history = self.schema.gate_history
+        return self._make(select(history.c.entries).where(history.c.name == bindparam("name")))
+
+    @cached_property
+    def put_gate_history(self) -> Statement:
+        """Write what was done to gate `name`."""
+        return self._make(
+            self.dialect.upsert(self.schema.gate_history).values(
+                name=bindparam("name"), entries=bindparam("entries")
+            )
+        )
+
+    @cached_property
+    def tallies_by_name(self) -> Statement:
+        """The tallies whose name is in `names`, locked in the order of their names: name, total, expires_at."""
+        tally = self.schema.tally
+        return self._make(
+            select(tally.c.name, tally.c.total, tally.c.expires_at)
+            # a scan would wait for rows that are none of its business
+            .with_hint(tally, _BY_KEY, "mysql")
+            .with_hint(tally, _BY_KEY, "mariadb")
+            .where(self.dialect.among(tally.c.name, "names"))
+            .order_by(tally.c.name)
+            .with_for_update()
+        )
+
+    @cached_property
+    def tallies_seen(self) -> Statement:
+        """The same, not locked."""
+        tally = self.schema.tally
+        return self._make(
+            select(tally.c.name, tally.c.total, tally.c.expires_at).where(
+                self.dialect.among(tally.c.name, "names")
+            )
+        )
+
+    @cached_property
+    def tallies_between(self) -> Statement:
+        """The first `limit` tallies from `first` to `last` that live after `now`: name, total, expires_at."""
+        tally = self.schema.tally
+        return self._make(
+            select(tally.c.name, tally.c.total, tally.c.expires_at)
+            .where(tally.c.name.between(bindparam("first"), bindparam("last")))
+            .where(tally.c.expires_at > bindparam("now"))
+            .order_by(tally.c.name)
+            .limit(bindparam("limit"))
+        )
+
+    @cached_property
+    def insert_tally(self) -> Statement:
+        """Make a tally that nobody has counted on, unless it is there."""
+        return self._make(
+            self.dialect.insert_if_new(self.schema.tally).values(
+                name=bindparam("name"), total=0, expires_at=0
+            )
+        )
+
+    @cached_property
+    def put_tally(self) -> Statement:
+        """Write a tally."""
+        tally = self.schema.tally
+        return self._make(
+            self.dialect.upsert(tally).values({column.name: bindparam(column.name) for column in tally.c})
+        )
+
+    @cached_property
+    def forgotten_tallies(self) -> Statement:
+        """The first `limit` tallies that expired by `now`, locked unless others have locked them: name."""
+        tally = self.schema.tally
+        return self._make(
+            select(tally.c.name)
+            .where(tally.c.expires_at <= bindparam("now"))
+            .order_by(tally.c.expires_at)
+            .limit(bindparam("limit"))
+            .with_for_update(skip_locked=True)
+        )
+
+    @cached_property
+    def drop_tally(self) -> Statement:
+        """Delete tally `_name`."""
+        tally = self.schema.tally
+        return self._make(delete(tally).where(tally.c.name == bindparam("_name")))
 
     # ------------------------------------------------------------------ waiting
 

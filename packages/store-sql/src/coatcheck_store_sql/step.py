@@ -14,7 +14,7 @@ from coatcheck_store_sql.lanes import Lanes
 from coatcheck_store_sql.rows import Record
 from coatcheck_store_sql.statements import Statement, Statements
 
-__all__ = ["Executor", "Memory", "Step", "Time", "chunks"]
+__all__ = ["Executor", "Memory", "Outdated", "Step", "Time", "chunks"]
 
 _CHUNK = 5_000
 """How many rows one statement asks for by a set; larger sets are taken apart."""
@@ -34,6 +34,10 @@ Time = tuple[int, int]
 """The store's time in whole milliseconds, rounded down and rounded up."""
 
 
+class Outdated(Exception):
+    """What a hopeful step took for granted is so no longer: it is to be repeated, and look."""
+
+
 class Memory:
     """What a process remembers between steps.
 
@@ -51,6 +55,7 @@ class Memory:
         self.attended: dict[str, int] = dict(base.attended) if base is not None else {}
         self.behind: int = base.behind if base is not None else 0
         """How many tasks were taken from lanes since it was last written where they begin."""
+        self._tallies: dict[str, None] = {}
 
     def draft(self) -> Memory:
         """Return what one transaction may change."""
@@ -64,6 +69,7 @@ class Memory:
         self.rank_mode = draft.rank_mode
         self.attended.update(draft.attended)
         self.behind = draft.behind
+        self.keep_tallies(draft._tallies)
 
     def recall(self, task_id: str, rev: int) -> Record | None:
         """Return the record of that rev, if it is remembered."""
@@ -85,8 +91,20 @@ class Memory:
             del self.records[next(iter(self.records))]
         self.records[task_id] = record
 
+    def knows_tally(self, name: str) -> bool:
+        """Whether the tally had a row."""
+        return name in self._tallies or (self._base is not None and self._base.knows_tally(name))
+
+    def keep_tallies(self, names: Iterable[str]) -> None:
+        """Remember that these tallies have rows."""
+        for name in names:
+            if len(self._tallies) >= self._capacity:
+                del self._tallies[next(iter(self._tallies))]
+            self._tallies[name] = None
+
     def forget(self) -> None:
         """Forget everything."""
+        self._tallies.clear()
         self.records.clear()
         self.lanes.clear()
         self.rank_mode = None
@@ -105,7 +123,7 @@ class Step:
     joined: bool = False
     """Whether this is a part of a caller's transaction, which may last."""
     hopeful: bool = False
-    """Whether it may fail at a key that exists, since it is repeated then."""
+    """Whether it may fail at a key that exists, or be `Outdated`, since it is repeated then."""
     news: bool = False
     """Whether it has made work that others may be waiting for."""
     _time: Time | None = field(default=None, init=False)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from coatcheck.errors import ConfigurationError, InvalidParams, StoreUnavailable
 from coatcheck.events import Proof, Resolution
-from coatcheck.gates import Gate, GateUsage, Rate
+from coatcheck.gates import Gate, GateRecord, GateUsage, Rate
 from coatcheck.lifecycle import Settlement
 from coatcheck.store import (
     Added,
@@ -26,8 +26,9 @@ from coatcheck.store import (
     Stats,
     Store,
 )
+from coatcheck.tallies import Count, Counted, Tally
 from coatcheck.task import Status, Task, TaskDraft
-from coatcheck_store_sql import claims, desk, gates, reading, settling, stale
+from coatcheck_store_sql import changes, claims, desk, gates, reading, settling, stale, tallying
 from coatcheck_store_sql.inserts import ParamStyle, Written
 from coatcheck_store_sql.places import QUERY, SUBMIT
 from coatcheck_store_sql.rooms import Room
@@ -260,28 +261,52 @@ class SqlStore(Store):
         concurrency: int | None = None,
         rate: Rate | None = None,
         only_if_new: bool = False,
+        who: str | None = None,
+        reason: str | None = None,
     ) -> None:
         """Set limits (S11). A gate that was only ever paused counts as new."""
         wanted = Gate(name=name, concurrency=concurrency, rate=rate)
-        await self._write(lambda step: gates.set_gate(step, wanted, only_if_new=only_if_new), shared=False)
+        await self._write(
+            lambda step: changes.set_gate(step, wanted, who, reason, only_if_new=only_if_new), shared=False
+        )
 
     async def pause_gate(
         self, name: str, *, reason: str, who: str | None = None, duration: timedelta | None = None
     ) -> None:
         """Pause (S11). A pause never shortens one that lasts longer."""
-        await self._write(lambda step: gates.pause_gate(step, name, reason, who, duration), shared=False)
+        await self._write(lambda step: changes.pause_gate(step, name, who, reason, duration), shared=False)
 
-    async def resume_gate(self, name: str) -> None:
+    async def resume_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Resume (S11)."""
-        await self._write(lambda step: gates.resume_gate(step, name))
+        await self._write(lambda step: changes.resume_gate(step, name, who, reason))
 
-    async def delete_gate(self, name: str) -> None:
+    async def delete_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Forget limits and pause (S11)."""
-        await self._write(lambda step: gates.delete_gate(step, name))
+        await self._write(lambda step: changes.delete_gate(step, name, who, reason))
 
     async def gates(self, names: Collection[str] | None = None) -> list[GateUsage]:
         """Return the defined gates and how they stand (S11)."""
         return await self._read(lambda step: gates.gate_usages(step, names))
+
+    async def gate_history(self, name: str) -> list[GateRecord]:
+        """Return who changed a gate when, how and why (S11)."""
+        return [*await self._read(lambda step: changes.history(step, name), brief=True)]
+
+    # -------------------------------------------------------------- tallies
+
+    async def count(self, counts: Sequence[Count]) -> list[Counted]:
+        """Count on tallies (S21). Whether it was made is unknown if the connection is lost at the commit.
+
+        Raises:
+            InvalidParams: a total would leave the range of `MAX_TALLY`; then none is counted.
+        """
+        if tallying.only_looks(counts):
+            return await self._read(lambda step: tallying.look(step, counts))
+        return await self._write(lambda step: tallying.count(step, counts), shared=False, repeatable=False)
+
+    async def tallies(self, prefix: str = "", *, limit: int = 100) -> list[Tally]:
+        """Return tallies by name (S21)."""
+        return await self._read(lambda step: tallying.tallies(step, prefix, limit))
 
     # -------------------------------------------------------------- waiting
 

@@ -17,7 +17,7 @@ from coatcheck_store_sql.adding import add, needs_answers
 from coatcheck_store_sql.dialects import original
 from coatcheck_store_sql.lines import Line, cut_at
 from coatcheck_store_sql.script import NeedsAnswer, OneQuestion, Script
-from coatcheck_store_sql.step import Memory, Step
+from coatcheck_store_sql.step import Memory, Outdated, Step
 
 if TYPE_CHECKING:
     from coatcheck_store_sql.server import OneLoop, ServerRoom
@@ -78,7 +78,7 @@ class Doing(ABC):
                 f"the connection was lost while the step was committed ({said(error)}); whether it was made is "
                 "unknown, so look before repeating it"
             )
-        if not dialect.is_busy(error):
+        if not dialect.is_busy(error) and not isinstance(error, Outdated):
             if not dialect.is_fault(error):
                 return error if isinstance(error, Exception) else StoreUnavailable(str(error))
             return StoreUnavailable(f"the database failed: {said(error)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coatcheck_conformance.policy.admitting import Admitting
+from coatcheck_conformance.policy.answering import Answering, Crediting
 from coatcheck_conformance.policy.naming import Naming
 from coatcheck_conformance.policy.observing import Observing
 from coatcheck_conformance.policy.spec import AdmissionSpec
@@ -14,7 +15,7 @@ from coatcheck_conformance.rules import spec_rule
 __all__ = ["AdmissionConformance"]
 
 
-class AdmissionConformance(Naming, Admitting, Observing):
+class AdmissionConformance(Naming, Crediting, Admitting, Observing, Answering):
     """Every promise of the admission policies' contract. Subclass it, and give the fixture `admission_spec`."""
 
     fixture = "admission_spec"

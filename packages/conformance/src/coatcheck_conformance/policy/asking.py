@@ -9,7 +9,13 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
+from coatcheck.clock import ManualClock
+from coatcheck.faulty import FaultyStore
+from coatcheck.fleet import StoreFleet
 from coatcheck.gates import AdmissionPolicy
+from coatcheck.memory import MemoryStore
+from coatcheck.standing import StoreStanding
+from coatcheck_conformance.policy.snapshots import START
 from coatcheck_conformance.policy.spec import AdmissionSpec
 from coatcheck_conformance.rules import Kind, Level, Suite, spec_rule
 
@@ -24,6 +30,9 @@ class AdmissionTrial:
 
     spec: AdmissionSpec
     policy: AdmissionPolicy
+    """Attached to the fleet of `store`."""
+    store: FaultyStore
+    """A store in memory, whose clock stands still, and which can be made to fail."""
 
 
 def admission_rule(
@@ -38,7 +47,10 @@ def admission_rule(
     def decorate(body: Callable[[_S, AdmissionTrial], Coroutine[Any, Any, None]]) -> Callable[..., None]:
         async def run(suite: _S, spec: AdmissionSpec) -> None:
             async with asyncio.timeout(spec.patience.total_seconds()):
-                await body(suite, AdmissionTrial(spec, spec.create()))
+                async with FaultyStore(MemoryStore(ManualClock(START))) as store:
+                    policy = spec.create()
+                    policy.attach(StoreFleet(store, StoreStanding(store)))
+                    await body(suite, AdmissionTrial(spec, policy, store))
 
         @wraps(body)
         def test(suite: _S, spec: AdmissionSpec) -> None:

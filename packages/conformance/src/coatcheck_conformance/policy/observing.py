@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import get_args
 
 from coatcheck.evolving import evolve
-from coatcheck.gates import GateChange, PauseGate, Rate, ResumeGate, SetGate
+from coatcheck.gates import GateChange, PauseGate, Rate, SetGate
 from coatcheck.task import LONGEST, new_task_id
 from coatcheck_conformance.policy.asking import AdmissionTrial, admission_rule
 from coatcheck_conformance.policy.naming import require_name
@@ -15,7 +16,10 @@ from coatcheck_conformance.policy.snapshots import EVENTS, changes, make_change
 from coatcheck_conformance.policy.watching import growth, staying_inside, unchanged
 from coatcheck_conformance.rules import Level, Suite
 
-__all__ = ["Observing"]
+__all__ = ["CHANGES", "Observing"]
+
+CHANGES = get_args(GateChange)
+"""What a policy answers with."""
 
 _ZERO = timedelta()
 _MUCH = 3_000
@@ -31,7 +35,7 @@ def _answers(trial: AdmissionTrial) -> Iterator[GateChange]:
     for change in changes():
         answer: object = trial.policy.observe(change)
         if isinstance(answer, (list, tuple)):
-            yield from (each for each in answer if isinstance(each, (SetGate, PauseGate, ResumeGate)))
+            yield from (each for each in answer if isinstance(each, CHANGES))
 
 
 class Observing(Suite):
@@ -39,14 +43,12 @@ class Observing(Suite):
 
     @admission_rule("ADMISSION-OBSERVE-1")
     async def test_it_answers_with_changes_of_gates(self, trial: AdmissionTrial) -> None:
-        """It returns a sequence of `SetGate`, `PauseGate` and `ResumeGate`, by default none."""
+        """It returns a sequence of `SetGate`, `PauseGate`, `ResumeGate` and `DeleteGate`, by default none."""
         for change in changes():
             answer: object = trial.policy.observe(change)
             assert isinstance(answer, (list, tuple)), f"to {change.event} it answered {answer!r}"
             for each in answer:
-                assert isinstance(each, (SetGate, PauseGate, ResumeGate)), (
-                    f"to {change.event} it answered {each!r}"
-                )
+                assert isinstance(each, CHANGES), f"to {change.event} it answered {each!r}"
 
     @admission_rule("ADMISSION-OBSERVE-2")
     async def test_changes_can_be_carried_out(self, trial: AdmissionTrial) -> None:

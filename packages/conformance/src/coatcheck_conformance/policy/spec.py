@@ -21,6 +21,7 @@ __all__ = [
     "AGES",
     "ANY_PARAMS",
     "CLOSED",
+    "CREDITS",
     "FLOOR",
     "HINTS",
     "JITTER",
@@ -32,6 +33,7 @@ __all__ = [
     "OUTCOMES",
     "PAUSES",
     "ROOM",
+    "SETTLES",
     "SHARES",
     "AdmissionSpec",
     "RetrySpec",
@@ -43,6 +45,11 @@ ANY_PARAMS = "any params"
 """What a selector's spec offers that names no params: it takes those of any handler."""
 HINTS = "hints"
 """What a retry policy's spec offers unless its ceiling is zero: the policy heeds what providers ask for."""
+
+SETTLES = "settles"
+"""What an admission policy's spec offers whose policy has a `settled` of its own."""
+CREDITS = "credits"
+"""What an admission policy's spec offers whose policy has `credits` of its own."""
 
 SHARES = "shares"
 """What a selector's spec offers that names shares: each candidate comes exactly as often as its share says."""
@@ -206,8 +213,16 @@ class AdmissionSpec:
         return _catalog().create_admission_policy(self.factory, self.settings)
 
     def offers(self) -> frozenset[str]:
-        """Return nothing: every rule applies."""
-        return frozenset()
+        """Return whether it answers what is settled together, and whether it credits drafts."""
+        try:
+            policy = type(self.create())
+        except Exception:  # noqa: BLE001 - each rule will say so
+            return frozenset()
+        told = {
+            SETTLES: policy.settled is not AdmissionPolicy.settled,
+            CREDITS: policy.credits is not AdmissionPolicy.credits,
+        }
+        return frozenset(name for name, is_so in told.items() if is_so)
 
     def identity(self) -> Identity:
         """Return the factory."""

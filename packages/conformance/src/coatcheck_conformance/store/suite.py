@@ -21,6 +21,7 @@ from coatcheck_conformance.store.purging import Purging
 from coatcheck_conformance.store.queries import Queries
 from coatcheck_conformance.store.racing import Racing
 from coatcheck_conformance.store.rates import Rates
+from coatcheck_conformance.store.recording import Recording
 from coatcheck_conformance.store.resolving import Resolving
 from coatcheck_conformance.store.setting_aside import SettingAside
 from coatcheck_conformance.store.settling import Settling
@@ -31,6 +32,7 @@ from coatcheck_conformance.store.spec import StoreSpec
 from coatcheck_conformance.store.stale import Stale
 from coatcheck_conformance.store.standing import Standing
 from coatcheck_conformance.store.starting import Starting
+from coatcheck_conformance.store.tallying import Tallying
 from coatcheck_conformance.store.upgrading import Upgrading
 from coatcheck_conformance.store.waiting import Waiting
 
@@ -56,8 +58,10 @@ class StoreConformance(
     Defining,
     Concurrency,
     Pausing,
+    Recording,
     Blocking,
     Rates,
+    Tallying,
     Waiting,
     Attesting,
     Resolving,

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from attrs import evolve, field, frozen
 
 from coatcheck import gates
-from coatcheck.gates import Admit, Gate, Gates, Pause, PauseGate, Postpone, SetGate, StandardAdmission
+from coatcheck.gates import Admit, Fleet, Gate, Gates, Pause, PauseGate, Postpone, SetGate, StandardAdmission
+from coatcheck.tallies import Count
 from mutants.policies import breaks_admission
 
 _MINUTE = timedelta(minutes=1)
@@ -389,3 +390,125 @@ class ReadsWhenMade(StandardAdmission):
     """Reads a file when it is made."""
 
     text: str = field(factory=lambda: Path(os.devnull).read_text("utf-8"))
+
+
+# ------------------------------------------------------------------ settled
+
+
+@breaks_admission("ADMISSION-SETTLED-1")
+class SettlesWithGates(StandardAdmission):
+    """Answers with what a gate is to be, and not with a change."""
+
+    async def settled(self, changes):
+        return [Gate(name="g", concurrency=2)] if any(each.event == "GaveUp" for each in changes) else []
+
+
+@breaks_admission("ADMISSION-SETTLED-1")
+class LimitsWhatHasNoName(StandardAdmission):
+    """Answers with what no store can do."""
+
+    async def settled(self, changes):
+        return [PauseGate(name="", reason="failing", duration=_MINUTE)] if len(changes) > 1 else ()
+
+
+@breaks_admission("ADMISSION-SETTLED-2")
+class ExpectsEachTaskOnce(StandardAdmission):
+    """Takes a batch for a set of tasks."""
+
+    async def settled(self, changes):
+        assert len({each.after.id for each in changes}) == len(changes)
+        return ()
+
+
+@breaks_admission("ADMISSION-SETTLED-2")
+class SettlesAfterAccounts(StandardAdmission):
+    """Names a gate after an account that may not be there."""
+
+    async def settled(self, changes):
+        for each in changes:
+            if each.event == "Deferred":
+                gates.account(each.after.route.provider_key, each.after.route.account_id)
+        return ()
+
+
+@breaks_admission("ADMISSION-SETTLED-3")
+@frozen(kw_only=True)
+class SettlesAsleep(StandardAdmission):
+    """Stops the whole loop, now and then."""
+
+    asked: list[int] = field(factory=lambda: [0], init=False)
+
+    async def settled(self, changes):
+        self.asked[0] += len(changes) > 1
+        if self.asked[0] % 5 == 4:
+            time.sleep(0.3)  # noqa: ASYNC251 - that is what is broken
+        return ()
+
+
+@breaks_admission("ADMISSION-SETTLED-4")
+class SettlesWithNotes(StandardAdmission):
+    """Leaves a note in the task."""
+
+    async def settled(self, changes):
+        for each in changes:
+            each.after.metadata["events"] = [*each.after.metadata.get("events", []), each.event]
+        return ()
+
+
+@breaks_admission("ADMISSION-SETTLED-5")
+@frozen(kw_only=True)
+class LocksForGood(StandardAdmission):
+    """Keeps its lock when the store is away."""
+
+    lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    fleet: list[Fleet] = field(factory=list, init=False)
+
+    def attach(self, fleet):
+        self.fleet.append(fleet)
+
+    async def settled(self, changes):
+        await self.lock.acquire()
+        await self.fleet[-1].count([Count(name="settled", amount=len(changes), lifetime=_MINUTE)])
+        self.lock.release()
+        return ()
+
+
+# ------------------------------------------------------------------ credits
+
+
+@breaks_admission("ADMISSION-CREDIT-1")
+class CreditsByTenant(StandardAdmission):
+    """Answers once for each tenant."""
+
+    async def credits(self, drafts):
+        return [timedelta() for _ in {each.route.tenant_id for each in drafts}]
+
+
+@breaks_admission("ADMISSION-CREDIT-1")
+class CreditsInSeconds(StandardAdmission):
+    """Answers with numbers."""
+
+    async def credits(self, drafts):
+        return [-1.5 if len(drafts) == 50 else timedelta() for _ in drafts]
+
+
+@breaks_admission("ADMISSION-CREDIT-2")
+@frozen(kw_only=True)
+class CreditsWithoutEnd(StandardAdmission):
+    """Doubles what it asks for."""
+
+    asked: list[int] = field(factory=lambda: [0], init=False)
+
+    async def credits(self, drafts):
+        self.asked[0] += 1
+        return [-timedelta(days=2 ** min(self.asked[0], 20)) for _ in drafts]
+
+
+@breaks_admission("ADMISSION-CREDIT-3")
+class CreditsWithNotes(StandardAdmission):
+    """Leaves a note in the draft."""
+
+    async def credits(self, drafts):
+        for each in drafts:
+            each.metadata["asked"] = len(drafts)
+        return [timedelta() for _ in drafts]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from coatcheck.gates import Gate
-from coatcheck.locked import claims, steps
+from coatcheck.locked import changes, claims
 from coatcheck.locked.claims import Claimant
 from coatcheck.locked.gatekeeper import Gatekeeper, GateState
 from coatcheck.locked.lanes import lane_parts
@@ -103,15 +103,15 @@ def release_opens_the_first_gate_only(patch: pytest.MonkeyPatch) -> None:
 @breaks_store("STORE-BLOCK-7")
 def deleted_gate_keeps_its_rate(patch: pytest.MonkeyPatch) -> None:
     """Forgets the concurrency and the pause of a gate, and not its rate."""
-    good = steps.delete_gate
+    good = changes.delete_gate
 
-    def delete_gate(ledger: Ledger, name: str) -> None:
+    def delete_gate(ledger: Ledger, name: str, *why: str | None) -> None:
         known = ledger.gates.state(name).gate
-        good(ledger, name)
+        good(ledger, name, *why)
         if known is not None and known.rate is not None:
             ledger.gates.define(Gate(name=name, rate=known.rate))
 
-    patch.setattr(steps, "delete_gate", delete_gate)
+    patch.setattr(changes, "delete_gate", delete_gate)
 
 
 @breaks_store("STORE-BLOCK-8")

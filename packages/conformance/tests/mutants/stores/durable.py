@@ -8,7 +8,7 @@ import pytest
 from file_store import FileStore
 
 from coatcheck.gates import Gate
-from coatcheck.locked import steps
+from coatcheck.locked import changes
 from mutants.stores import Base, breaks_store
 
 
@@ -40,7 +40,7 @@ def the_blocked_are_kept_in_memory(patch: pytest.MonkeyPatch) -> None:
     _drop_at_close(patch, "park")
 
 
-_unwritten: dict[str, list[tuple[Gate, bool]]] = {}
+_unwritten: dict[str, list[tuple[Gate, bool, tuple[str | None, ...]]]] = {}
 
 
 @breaks_store("STORE-DURABLE-3", base=Base.FILE)
@@ -48,14 +48,14 @@ def gates_are_written_behind(patch: pytest.MonkeyPatch) -> None:
     """Acknowledges a gate's limits, and writes them with its next step."""
     good = FileStore._step
 
-    async def set_gate(self, name, *, concurrency=None, rate=None, only_if_new=False):
-        wanted = Gate(name=name, concurrency=concurrency, rate=rate)
-        _unwritten.setdefault(self._path, []).append((wanted, only_if_new))
+    async def set_gate(self, name, *, only_if_new=False, who=None, reason=None, **limits):
+        _unwritten.setdefault(self._path, []).append((Gate(name=name, **limits), only_if_new, (who, reason)))
         self._look_again()
 
     def step(self, work):
-        for wanted, only_if_new in _unwritten.pop(self._path, ()):
-            good(self, partial(steps.set_gate, wanted=wanted, only_if_new=only_if_new))
+        for wanted, only_if_new, (who, reason) in _unwritten.pop(self._path, ()):
+            write = partial(changes.set_gate, wanted=wanted, who=who, reason=reason, only_if_new=only_if_new)
+            good(self, write)
         return good(self, work)
 
     patch.setattr(FileStore, "set_gate", set_gate)

@@ -9,7 +9,7 @@ import pytest
 
 from coatcheck.evolving import evolve
 from coatcheck.gates import Gate, GateUsage
-from coatcheck.locked import steps
+from coatcheck.locked import changes, steps
 from coatcheck.locked.gatekeeper import Gatekeeper, GateState
 from coatcheck.memory import MemoryStore
 from coatcheck.store import Renewal
@@ -46,39 +46,39 @@ def claim_defines_gates(patch: pytest.MonkeyPatch) -> None:
 @breaks_store("STORE-GATE-3")
 def set_gate_merges(patch: pytest.MonkeyPatch) -> None:
     """Leaves the limits that are not named as they were."""
-    good = steps.set_gate
+    good = changes.set_gate
 
-    def set_gate(ledger, wanted, *, only_if_new):
+    def set_gate(ledger, wanted, *why, only_if_new):
         known = ledger.gates.state(wanted.name).gate
         if known is not None:
             limit, rate = wanted.concurrency or known.concurrency, wanted.rate or known.rate
             wanted = evolve(wanted, concurrency=limit, rate=rate)
-        good(ledger, wanted, only_if_new=only_if_new)
+        good(ledger, wanted, *why, only_if_new=only_if_new)
 
-    patch.setattr(steps, "set_gate", set_gate)
+    patch.setattr(changes, "set_gate", set_gate)
 
 
 @breaks_store("STORE-GATE-4")
 def only_if_new_ignored(patch: pytest.MonkeyPatch) -> None:
     """Lets a starting worker overwrite limits."""
-    good = steps.set_gate
+    good = changes.set_gate
 
-    def set_gate(ledger, wanted, *, only_if_new):
-        good(ledger, wanted, only_if_new=False)
+    def set_gate(ledger, wanted, *why, only_if_new):
+        good(ledger, wanted, *why, only_if_new=False)
 
-    patch.setattr(steps, "set_gate", set_gate)
+    patch.setattr(changes, "set_gate", set_gate)
 
 
 @breaks_store("STORE-GATE-4")
 def paused_gate_gets_no_limits(patch: pytest.MonkeyPatch) -> None:
     """Takes a gate that is only paused for one that has its limits: a 429 keeps them away for ever."""
-    good = steps.set_gate
+    good = changes.set_gate
 
-    def set_gate(ledger, wanted, *, only_if_new):
+    def set_gate(ledger, wanted, *why, only_if_new):
         if not only_if_new or ledger.gates.state(wanted.name).gate is None:
-            good(ledger, wanted, only_if_new=only_if_new)
+            good(ledger, wanted, *why, only_if_new=only_if_new)
 
-    patch.setattr(steps, "set_gate", set_gate)
+    patch.setattr(changes, "set_gate", set_gate)
 
 
 @breaks_store("STORE-GATE-5")
@@ -115,29 +115,29 @@ def lowered_limit_wraps(patch: pytest.MonkeyPatch) -> None:
 @breaks_store("STORE-GATE-7")
 def raised_limit_lets_one_in(patch: pytest.MonkeyPatch) -> None:
     """Lets in one more when a limit is raised, however far."""
-    good = steps.set_gate
+    good = changes.set_gate
 
-    def set_gate(ledger, wanted, *, only_if_new):
+    def set_gate(ledger, wanted, *why, only_if_new):
         known = ledger.gates.state(wanted.name).gate
         if known is not None and known.concurrency and wanted.concurrency and not only_if_new:
             wanted = evolve(wanted, concurrency=min(wanted.concurrency, known.concurrency + 1))
-        good(ledger, wanted, only_if_new=only_if_new)
+        good(ledger, wanted, *why, only_if_new=only_if_new)
 
-    patch.setattr(steps, "set_gate", set_gate)
+    patch.setattr(changes, "set_gate", set_gate)
 
 
 @breaks_store("STORE-GATE-8")
 def deleted_gate_stays_paused(patch: pytest.MonkeyPatch) -> None:
     """Forgets the limits of a deleted gate, and not its pause."""
-    good = steps.delete_gate
+    good = changes.delete_gate
 
-    def delete_gate(ledger, name):
+    def delete_gate(ledger, name, *why):
         gate = ledger.gates.state(name).gate
-        good(ledger, name)
+        good(ledger, name, *why)
         if gate is not None and gate.pause is not None:
             ledger.gates.define(Gate(name=name, pause=gate.pause))
 
-    patch.setattr(steps, "delete_gate", delete_gate)
+    patch.setattr(changes, "delete_gate", delete_gate)
 
 
 @breaks_store("STORE-GATE-9")
@@ -157,15 +157,15 @@ def gate_names_are_padded(patch: pytest.MonkeyPatch) -> None:
 @breaks_store("STORE-PAUSE-1")
 def pause_stamped_by_host(patch: pytest.MonkeyPatch) -> None:
     """Says by the clock of the caller since when a gate is paused, if nobody said until when."""
-    good = steps.pause_gate
+    good = changes.pause_gate
 
-    def pause_gate(ledger, name, reason, who, duration):
-        good(ledger, name, reason, who, duration)
+    def pause_gate(ledger, name, who, reason, duration):
+        good(ledger, name, who, reason, duration)
         gate = ledger.gates.state(name).gate
         if duration is None and gate is not None and gate.pause is not None:
             ledger.gates.define(evolve(gate, pause=evolve(gate.pause, since=datetime.now(UTC))))
 
-    patch.setattr(steps, "pause_gate", pause_gate)
+    patch.setattr(changes, "pause_gate", pause_gate)
 
 
 @breaks_store("STORE-PAUSE-2")
@@ -182,75 +182,75 @@ def ended_pause_is_shown(patch: pytest.MonkeyPatch) -> None:
 @breaks_store("STORE-PAUSE-3")
 def pauses_are_counted(patch: pytest.MonkeyPatch) -> None:
     """Opens a gate when it was resumed as often as it was paused."""
-    good_pause, good_resume = steps.pause_gate, steps.resume_gate
+    good_pause, good_resume = changes.pause_gate, changes.resume_gate
 
-    def pause_gate(ledger, name, reason, who, duration):
+    def pause_gate(ledger, name, who, reason, duration):
         count = cast("int", ledger.records.get(("pauses", name)) or 0)
         ledger.records.put(("pauses", name), count + 1)
-        good_pause(ledger, name, reason, who, duration)
+        good_pause(ledger, name, who, reason, duration)
 
-    def resume_gate(ledger, name):
+    def resume_gate(ledger, name, *why):
         count = cast("int", ledger.records.get(("pauses", name)) or 0)
         ledger.records.put(("pauses", name), max(count - 1, 0))
         if count <= 1:
-            good_resume(ledger, name)
+            good_resume(ledger, name, *why)
 
-    patch.setattr(steps, "pause_gate", pause_gate)
-    patch.setattr(steps, "resume_gate", resume_gate)
+    patch.setattr(changes, "pause_gate", pause_gate)
+    patch.setattr(changes, "resume_gate", resume_gate)
 
 
 @breaks_store("STORE-PAUSE-4")
 def shorter_pause_replaces(patch: pytest.MonkeyPatch) -> None:
     """Lets the latest pause stand, whatever was in force."""
-    patch.setattr(steps, "_outlasts", lambda pause, other: False)
+    patch.setattr(changes, "_outlasts", lambda pause, other: False)
 
 
 @breaks_store("STORE-PAUSE-5")
 def first_pause_stands(patch: pytest.MonkeyPatch) -> None:
     """Lets the pause in force stand, whatever comes."""
-    patch.setattr(steps, "_outlasts", lambda pause, other: True)
+    patch.setattr(changes, "_outlasts", lambda pause, other: True)
 
 
 @breaks_store("STORE-PAUSE-6")
 def pauses_compared_by_length(patch: pytest.MonkeyPatch) -> None:
     """Lets the pause stand that was longer from its beginning, though it is over."""
-    good = steps.pause_gate
+    good = changes.pause_gate
 
-    def pause_gate(ledger, name, reason, who, duration):
+    def pause_gate(ledger, name, who, reason, duration):
         gate = ledger.gates.state(name).gate
         pause = gate.pause if gate is not None else None
         until = pause.until if pause is not None else None
         if pause is None or until is None or duration is None or until - pause.since <= duration:
-            good(ledger, name, reason, who, duration)
+            good(ledger, name, who, reason, duration)
 
-    patch.setattr(steps, "pause_gate", pause_gate)
+    patch.setattr(changes, "pause_gate", pause_gate)
 
 
 @breaks_store("STORE-PAUSE-7")
 def pausing_drops_limits(patch: pytest.MonkeyPatch) -> None:
     """Writes a pause over the limits of its gate."""
-    good = steps.pause_gate
+    good = changes.pause_gate
 
-    def pause_gate(ledger, name, reason, who, duration):
-        good(ledger, name, reason, who, duration)
+    def pause_gate(ledger, name, who, reason, duration):
+        good(ledger, name, who, reason, duration)
         gate = ledger.gates.state(name).gate
         assert gate is not None
         ledger.gates.define(Gate(name=name, pause=gate.pause))
 
-    patch.setattr(steps, "pause_gate", pause_gate)
+    patch.setattr(changes, "pause_gate", pause_gate)
 
 
 @breaks_store("STORE-PAUSE-8")
 def resuming_defines_gates(patch: pytest.MonkeyPatch) -> None:
     """Makes a gate of every name that is resumed."""
-    good = steps.resume_gate
+    good = changes.resume_gate
 
-    def resume_gate(ledger, name):
-        good(ledger, name)
+    def resume_gate(ledger, name, *why):
+        good(ledger, name, *why)
         if ledger.gates.state(name).gate is None:
             ledger.gates.define(Gate(name=name))
 
-    patch.setattr(steps, "resume_gate", resume_gate)
+    patch.setattr(changes, "resume_gate", resume_gate)
 
 
 @breaks_store("STORE-PAUSE-9")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from coatcheck.codec.copies import copy_json, isolated
 from coatcheck.codec.documents import FIELDS, decode_task, encode_fields, encode_task
+from coatcheck.codec.gates import decode_gate, decode_gate_records, encode_gate, encode_gate_records
 from coatcheck.codec.parts import Document
 from coatcheck.codec.texts import digest, dumps, loads
 
@@ -16,10 +17,14 @@ __all__ = [
     "FIELDS",
     "Document",
     "copy_json",
+    "decode_gate",
+    "decode_gate_records",
     "decode_task",
     "digest",
     "dumps",
     "encode_fields",
+    "encode_gate",
+    "encode_gate_records",
     "encode_task",
     "isolated",
     "loads",

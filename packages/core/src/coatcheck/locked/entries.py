@@ -20,6 +20,9 @@ aside          id                                    cannot be decoded
 count          handler, status                       how many
 queued         handler, minus priority               how many are ready
 seen           handler                               when somebody claimed for it last
+history        gate                                  who changed it, when, how and why
+tally          name                                  its total, and until when it is kept
+expiry         time, name                            from then on this tally may be forgotten
 =============  ====================================  =====================================================
 """
 

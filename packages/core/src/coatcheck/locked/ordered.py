@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
-from coatcheck.codec import decode_task, dumps, encode_task, loads
-from coatcheck.errors import StoreError, UndecodableRow
-from coatcheck.gates import Gate, Pause, Rate
-from coatcheck.task import JSON, Task, as_millis, from_millis, millis
+from coatcheck.codec import decode_gate, decode_task, dumps, encode_gate, encode_task, loads
+from coatcheck.errors import UndecodableRow
+from coatcheck.gates import Gate
+from coatcheck.task import JSON, Task, as_millis, from_millis
 
 __all__ = [
     "MILLISECOND",
@@ -180,7 +180,7 @@ def _encode(record: Record) -> bytes:
     if isinstance(record, Task):
         return b"T" + dumps(encode_task(record)).encode()
     if isinstance(record, Gate):
-        return b"G" + dumps(_encode_gate(record)).encode()
+        return b"G" + dumps(encode_gate(record)).encode()
     if isinstance(record, tuple):
         return b"K" + pack(cast("Key", record))
     return b"J" + dumps(record).encode()
@@ -195,38 +195,4 @@ def _decode(value: bytes) -> Record:
     document = loads(body) if tag in (b"T", b"G") else None
     if not isinstance(document, dict):
         raise UndecodableRow(f"no record of a locked store: {value[:40]!r}")
-    return decode_task(document) if tag == b"T" else _decode_gate(document)
-
-
-def _encode_gate(gate: Gate) -> dict[str, JSON]:
-    document: dict[str, JSON] = {"name": gate.name, "concurrency": gate.concurrency}
-    if gate.rate is not None:
-        document["rate"] = [gate.rate.count, millis(gate.rate.per)]
-    if gate.pause is not None:
-        document["pause"] = {
-            "reason": gate.pause.reason,
-            "who": gate.pause.who,
-            "since": as_millis(gate.pause.since),
-            "until": None if gate.pause.until is None else as_millis(gate.pause.until),
-        }
-    return document
-
-
-def _decode_gate(document: dict[str, Any]) -> Gate:
-    try:
-        rate, pause = document.get("rate"), document.get("pause")
-        return Gate(
-            name=document["name"],
-            concurrency=document["concurrency"],
-            rate=Rate(rate[0], rate[1] * MILLISECOND) if rate else None,
-            pause=Pause(
-                reason=pause["reason"],
-                who=pause["who"],
-                since=from_millis(pause["since"]),
-                until=None if pause["until"] is None else from_millis(pause["until"]),
-            )
-            if pause
-            else None,
-        )
-    except (LookupError, TypeError, ValueError) as error:
-        raise StoreError(f"the gate {document!r} cannot be read by this version: {error!r}") from error
+    return decode_task(document) if tag == b"T" else decode_gate(document)

@@ -18,11 +18,9 @@ from coatcheck.errors import (
     VersionConflict,
 )
 from coatcheck.events import Proof, Resolution
-from coatcheck.evolving import constructor, evolve
-from coatcheck.gates import Gate, Pause
+from coatcheck.evolving import constructor
 from coatcheck.lifecycle import Settlement
 from coatcheck.locked.ledger import Ledger
-from coatcheck.locked.ordered import MILLISECOND
 from coatcheck.locked.snapshots import proven, snapshot
 from coatcheck.store import (
     STALE_GRANT,
@@ -34,21 +32,17 @@ from coatcheck.store import (
     Settled,
     Started,
 )
-from coatcheck.task import Lease, Status, Task, TaskDraft, millis
+from coatcheck.task import Lease, Status, Task, TaskDraft
 
 __all__ = [
     "add",
     "attest",
     "cancel",
-    "delete_gate",
     "nudge",
-    "pause_gate",
     "purge",
     "release",
     "renew",
     "resolve",
-    "resume_gate",
-    "set_gate",
     "settle",
     "start",
 ]
@@ -244,46 +238,6 @@ def _become(ledger: Ledger, task: Task, after: Task) -> Task:
         return snapshot(task)
     kept = proven(after, task)
     return _handed_out(after, kept, ledger.write(task, kept))
-
-
-# ------------------------------------------------------------------ gates
-
-
-def set_gate(ledger: Ledger, wanted: Gate, *, only_if_new: bool) -> None:
-    """Set a gate's limits, leaving its pause; one that was only ever paused counts as new (S11)."""
-    limited = ("limited", wanted.name)
-    if only_if_new and ledger.records.get(limited):
-        return
-    known = ledger.gates.state(wanted.name).gate
-    ledger.records.mark(limited)
-    ledger.gates.define(evolve(wanted, pause=known.pause if known else None))
-
-
-def pause_gate(ledger: Ledger, name: str, reason: str, who: str | None, duration: timedelta | None) -> None:
-    """Pause a gate, unless a pause that lasts longer is in force (S11)."""
-    now = ledger.now
-    gate = ledger.gates.state(name).gate or Gate(name=name)
-    until = None if duration is None else now + millis(duration) * MILLISECOND
-    if gate.pause is not None and gate.paused_at(now) and _outlasts(gate.pause.until, until):
-        return
-    ledger.gates.define(evolve(gate, pause=Pause(reason=reason, who=who, since=now, until=until)))
-
-
-def _outlasts(pause: datetime | None, other: datetime | None) -> bool:
-    return other is not None and (pause is None or pause > other)
-
-
-def resume_gate(ledger: Ledger, name: str) -> None:
-    """Undo a pause (S11)."""
-    gate = ledger.gates.state(name).gate
-    if gate is not None and gate.pause is not None:
-        ledger.gates.define(evolve(gate, pause=None))
-
-
-def delete_gate(ledger: Ledger, name: str) -> None:
-    """Forget a gate's limits and pause (S11)."""
-    ledger.records.delete(("limited", name))
-    ledger.gates.forget(name)
 
 
 # ------------------------------------------------------------------ housekeeping

@@ -17,9 +17,9 @@ from coatcheck.errors import (
     Unsupported,
 )
 from coatcheck.events import Proof, Resolution
-from coatcheck.gates import Gate, GateUsage, Rate
+from coatcheck.gates import Gate, GateRecord, GateUsage, Rate
 from coatcheck.lifecycle import Settlement
-from coatcheck.locked import claims, reading, steps
+from coatcheck.locked import changes, claims, reading, steps, tallying
 from coatcheck.locked.bell import Bell
 from coatcheck.locked.claims import Claimant
 from coatcheck.locked.gatekeeper import Moment
@@ -39,6 +39,7 @@ from coatcheck.store import (
     Stats,
     Store,
 )
+from coatcheck.tallies import Count, Counted, Tally
 from coatcheck.task import Status, Task, TaskDraft, millis
 
 __all__ = ["LockedStore"]
@@ -231,28 +232,44 @@ class LockedStore(Store):
         concurrency: int | None = None,
         rate: Rate | None = None,
         only_if_new: bool = False,
+        who: str | None = None,
+        reason: str | None = None,
     ) -> None:
         """Set limits (S11). A gate that was only ever paused counts as new."""
         wanted = Gate(name=name, concurrency=concurrency, rate=rate)
-        await self._do(lambda ledger: steps.set_gate(ledger, wanted, only_if_new=only_if_new))
+        await self._do(lambda ledger: changes.set_gate(ledger, wanted, who, reason, only_if_new=only_if_new))
 
     async def pause_gate(
         self, name: str, *, reason: str, who: str | None = None, duration: timedelta | None = None
     ) -> None:
         """Pause (S11)."""
-        await self._do(lambda ledger: steps.pause_gate(ledger, name, reason, who, duration))
+        await self._do(lambda ledger: changes.pause_gate(ledger, name, who, reason, duration))
 
-    async def resume_gate(self, name: str) -> None:
+    async def resume_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Resume (S11)."""
-        await self._do(lambda ledger: steps.resume_gate(ledger, name))
+        await self._do(lambda ledger: changes.resume_gate(ledger, name, who, reason))
 
-    async def delete_gate(self, name: str) -> None:
+    async def delete_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Forget limits and pause (S11)."""
-        await self._do(lambda ledger: steps.delete_gate(ledger, name))
+        await self._do(lambda ledger: changes.delete_gate(ledger, name, who, reason))
 
     async def gates(self, names: Collection[str] | None = None) -> list[GateUsage]:
         """Return gates and how they stand (S11)."""
         return await self._do(lambda ledger: reading.gate_usages(ledger, names))
+
+    async def gate_history(self, name: str) -> list[GateRecord]:
+        """Return who changed a gate when, how and why (S11)."""
+        return await self._do(lambda ledger: [*changes.history(ledger, name)])
+
+    # -------------------------------------------------------------- tallies
+
+    async def count(self, counts: Sequence[Count]) -> list[Counted]:
+        """Count on tallies (S21)."""
+        return await self._do(lambda ledger: tallying.count(ledger, counts))
+
+    async def tallies(self, prefix: str = "", *, limit: int = 100) -> list[Tally]:
+        """Return tallies by name (S21)."""
+        return await self._do(lambda ledger: tallying.tallies(ledger, prefix, limit))
 
     # -------------------------------------------------------------- looking after it
 

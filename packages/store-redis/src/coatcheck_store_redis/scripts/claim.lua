@@ -21,7 +21,10 @@ local function accept_submission(member, L)
 end
 local function accept_query(member)
   local H = load(string.sub(member, RANKED.d + 1))
-  if not H or not (H.st == SUBMITTED or H.st == RUNNING) or not free(H) or H.flag > 0 or H.dead <= now then return nil end
+  if not H or not (H.st == SUBMITTED or H.st == RUNNING) or not free(H) or H.flag > 0 or H.due > now
+    or H.dead <= now then
+    return nil
+  end
   return H
 end
 local granted, early

@@ -129,8 +129,8 @@ def upgrade(
 ) -> None:
     """Create or upgrade coatcheck's tables in a migration of your own Alembic environment, online or offline.
 
-    A migration never changes, so it names both versions: ``upgrade(op, since=0, to=1)`` makes the tables. When a
-    new version of coatcheck-store-sql knows schema 2, another migration does ``upgrade(op, since=1, to=2)``.
+    A migration never changes, so it names both versions: ``upgrade(op, since=0, to=2)`` makes the tables. When a
+    new version of coatcheck-store-sql knows schema 3, another migration does ``upgrade(op, since=2, to=3)``.
 
     Args:
         op: ``alembic.op``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
@@ -12,7 +12,7 @@ from typing import Any
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy import Connection, func, inspect, literal_column, select, update
+from sqlalchemy import Connection, Table, func, inspect, literal_column, select, update
 from sqlalchemy.schema import CreateSchema
 
 from coatcheck.errors import ConfigurationError
@@ -24,7 +24,8 @@ __all__ = ["Scripts", "run", "run_in", "scripts_of", "text_of"]
 Scripts = Mapping[int, ModuleType]
 """What makes each version of the one before. A script has ``upgrade()``, and may have ``readable_by``: the version
 that code has to know at least to work on what it makes; by default its own. What a script adds has to be nullable or
-have a default, if older code is to go on."""
+have a default, if older code is to go on. ``makes`` names the tables that it creates, without the prefix: an upgrade
+that was interrupted may have left some of them."""
 
 _NAME = re.compile(r"v(\d{4})_\w+")
 _DIALECTS = ("postgresql", "mysql", "mariadb", "sqlite")
@@ -42,12 +43,18 @@ def run(connection: Connection, schema: Schema, since: int, scripts: Scripts | N
     Raises:
         ConfigurationError: there are tables that are not ours, or not whole, under the names of ours.
     """
-    if not since:
-        _clear(connection, schema)
-    context = MigrationContext.configure(connection, opts=_options(schema))
     chosen = scripts or scripts_of(versions)
+    wanted = _between(chosen, since, max(chosen))
+    tables: Iterable[Table] = schema.metadata.tables.values()
+    if since:
+        made = {
+            f"{schema.prefix}{name}" for script in wanted.values() for name in getattr(script, "makes", ())
+        }
+        tables = [table for table in tables if table.name in made]
+    _clear(connection, schema, tables)
+    context = MigrationContext.configure(connection, opts=_options(schema))
     with Operations.context(context) as op:
-        _run(op, schema, _between(chosen, since, max(chosen)))
+        _run(op, schema, wanted)
 
 
 def run_in(op: Any, schema: Schema, since: int, to: int) -> None:  # noqa: ANN401 - a module of Alembic's
@@ -121,8 +128,8 @@ def _create_schema(op: Any, schema: Schema) -> None:  # noqa: ANN401 - a module 
         op.execute(CreateSchema(name, if_not_exists=True))
 
 
-def _clear(connection: Connection, schema: Schema) -> None:
-    """Remove what a setup has left that was interrupted, where statements that make tables cannot be rolled back.
+def _clear(connection: Connection, schema: Schema, tables: Iterable[Table]) -> None:
+    """Remove tables that a setup has left that was interrupted, where making them cannot be rolled back.
 
     Raises:
         ConfigurationError: it is more than empty tables.
@@ -130,12 +137,12 @@ def _clear(connection: Connection, schema: Schema) -> None:
     if connection.dialect.name not in {"mysql", "mariadb"}:
         return
     there = set(inspect(connection).get_table_names())
-    left = [table for table in schema.metadata.tables.values() if table.name in there]
+    left = [table for table in tables if table.name in there]
     for table in left:
         if table is not schema.meta and connection.scalar(select(func.count()).select_from(table)):
             message = (
-                f"the table {table.name} has rows, but {schema.meta.name} does not say which schema it has; restore "
-                "the table, or use another table_prefix"
+                f"the table {table.name} has rows, but by {schema.meta.name} it is yet to be made; restore "
+                f"{schema.meta.name}, or use another table_prefix"
             )
             raise ConfigurationError(message)
     for table in left:
