@@ -62,6 +62,7 @@ def test_the_guides_have_code() -> None:
     """The guides that tell how something is done show it."""
     wanted = (
         "submitting", "handlers", "workers", "unknown", "gates", "stores", "plugins", "testing", "selectors", "retries",
+        "admission",
         "providers/gitee",
     )  # fmt: skip
     runnable = with_code(PAGES)
@@ -207,6 +208,12 @@ def fault_kinds(module: str) -> list[str]:
         ("retries.md", offered, "coatcheck_retries.plugin:coatcheck_retry_policies"),
         ("retries.md", fields, "coatcheck_retries.learning:LearnedRetry"),
         ("retries.md", fields, "coatcheck_retries.paces:FullJitterRetry"),
+        ("admission.md", offered, "coatcheck_admissions.plugin:coatcheck_admission_policies"),
+        ("admission.md", fields, "coatcheck_admissions.breaker:CircuitBreaker"),
+        ("admission.md", fields, "coatcheck_admissions.adaptive:AdaptiveRate"),
+        ("admission.md", fields, "coatcheck_admissions.budget:DailyBudget"),
+        ("admission.md", fields, "coatcheck_admissions.hours:TimeWindow"),
+        ("admission.md", fields, "coatcheck_admissions.shares:FairShare"),
         ("plugins.md", members, "coatcheck.plugins:PluginState"),
         ("plugins.md", fields, "coatcheck.hooks:HandlerDescriptor"),
         ("plugins.md", fields, "coatcheck.hooks:StoreDescriptor"),
