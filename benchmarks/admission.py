@@ -1,9 +1,10 @@
 """`./dev run python -m benchmarks.admission URL...`: what gates and admission policies do to a provider's traffic.
 
 For each URL of an empty store, four worker processes work for a provider in this process, the sandbox, which writes
-down when each submission comes. Four trials of `--seconds` each: a rate, a limit of concurrency, a circuit breaker
-around an outage of the provider, and a fair share between a tenant with a flood and two with little, once without and
-once with it. With ``--write`` the table in docs/admission.md and the picture beside it are made anew.
+down when each submission comes. Trials of `--seconds` each: a rate, the same in small portions, a limit of
+concurrency, a circuit breaker around an outage of the provider, and a fair share between a tenant with a flood and two
+with little, once without and once with it. With ``--write`` the table in docs/admission.md and the picture beside it
+are made anew.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from coatcheck import (
     App,
     ExponentialRetry,
     Rate,
+    Status,
     Submission,
     SubmitOptions,
     create_store,
@@ -203,13 +205,31 @@ class Stage:
 
 async def rate(stage: Stage) -> tuple[str, Sequence[tuple[float, int]]]:
     """20 a second."""
-    await stage.app.manager.set_gate(PROVIDER, rate=Rate(RATE), who="benchmark")
+    return await _rated(stage, Rate(RATE))
+
+
+async def tenths(stage: Stage) -> tuple[str, Sequence[tuple[float, int]]]:
+    """The same, granted a few at a time."""
+    return await _rated(stage, Rate(RATE // 10, timedelta(seconds=0.1)))
+
+
+async def _rated(stage: Stage, limit: Rate) -> tuple[str, Sequence[tuple[float, int]]]:
+    await stage.app.manager.set_gate(PROVIDER, rate=limit, who="benchmark")
     await stage.submit("a", int(RATE * stage.seconds * 1.2))
     await stage.until(stage.seconds)
     times = [each.at for each in stage.arrivals()]
     whole = int(stage.seconds - times[0]) - 3
     steady = [at for at in times if 0 <= at - times[0] - STARTING_SECONDS / 2 <= whole]
-    return f"most in a second {most_in(1, times)} of {RATE}; {len(steady) / whole:.1f} a second", []
+    granted = sorted(
+        entry.at.timestamp()
+        for task in await stage.app.manager.find(limit=10_000)
+        for entry in task.history
+        if entry.target is Status.SUBMITTING and task.progress.submit_attempts
+    )
+    return (
+        f"granted in a second at most {most_in(1, granted)} of {RATE}, arrived {most_in(1, times)}; "
+        f"{len(steady) / whole:.1f} a second"
+    ), []
 
 
 async def concurrency(stage: Stage) -> tuple[str, Sequence[tuple[float, int]]]:
@@ -270,6 +290,7 @@ Act = Callable[[Stage], Awaitable[tuple[str, Sequence[tuple[float, int]]]]]
 
 TRIALS: Sequence[tuple[str, str, Act]] = (
     (f"rate, {RATE} a second", "standard", rate),
+    (f"rate, {RATE // 10} in a tenth of a second", "standard", tenths),
     (f"concurrency, {SLOTS} at once", "standard", concurrency),
     ("circuit breaker", "breaker", breaker),
     ("a flood, without fair share", "standard", shares),
@@ -326,11 +347,11 @@ def picture(results: Results, seconds: float) -> str:
     )
     rows = (len(TRIALS) + 1) // 2
     legend = "".join(
-        f'<text x="{WIDTH + MARGIN}" y="{HEIGHT * rows - 40 - 16 * n}" fill="{colour}">{store}</text>'
+        f'<text x="{MARGIN + 120 * n}" y="{HEIGHT * rows + 16}" font-weight="bold" fill="{colour}">{store}</text>'
         for n, (colour, store) in enumerate(zip(COLOURS, results, strict=False))
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {HEIGHT * rows}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {HEIGHT * rows + 28}" '
         f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="#fff"/>'
         f"{panels}{legend}</svg>\n"
     )
@@ -338,7 +359,7 @@ def picture(results: Results, seconds: float) -> str:
 
 def _panel(name: str, by_store: dict[str, Trial], seconds: float) -> str:
     held = any(trial.held for trial in by_store.values())
-    top = 1.25 * (SLOTS if held else RATE)
+    top = 1.25 * SLOTS if held else 2.1 * RATE
     right, bottom = WIDTH - 12, HEIGHT - MARGIN
 
     def across(at: float) -> float:
@@ -373,7 +394,7 @@ def _panel(name: str, by_store: dict[str, Trial], seconds: float) -> str:
         path = " ".join(f"{across(at):.1f},{up(value):.1f}" for at, value in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
         parts += [
-            f'<circle cx="{across(each.at):.1f}" cy="{up(1.12 * RATE):.1f}" r="3.5" fill="{colour}"/>'
+            f'<circle cx="{across(each.at):.1f}" cy="{up(1.8 * RATE):.1f}" r="3.5" fill="{colour}"/>'
             for each in trial.arrivals
             if each.tenant.startswith("little")
         ]

@@ -20,7 +20,7 @@ from coatcheck_store_redis.words import written
 
 __all__ = ["Claimant", "claim_stale", "claim_turns"]
 
-_AT_ONCE = 250
+_AT_ONCE = 100
 """How many tasks one script claims at most, so that it holds up nobody."""
 _ROUNDS = 16
 """How many rounds that give nothing, or are short, one claim makes before it says "again"."""

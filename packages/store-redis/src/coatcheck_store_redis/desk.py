@@ -25,7 +25,7 @@ __all__ = [
     "set_aside_rows",
 ]
 
-_PURGED_AT_ONCE = 250
+_PURGED_AT_ONCE = 100
 _LISTED_AT_ONCE = 500
 _ROUNDS = 100
 

@@ -19,7 +19,7 @@ __all__ = ["Known", "Read", "Rows"]
 
 _REMEMBERED = 20_000
 """How many tasks, leased or settled here, a process remembers at most."""
-_READ_AT_ONCE, _WRITTEN_AT_ONCE = 500, 200
+_READ_AT_ONCE, _WRITTEN_AT_ONCE = 500, 100
 _ROUNDS = 100
 """How often a step begins anew because others change the same task meanwhile."""
 

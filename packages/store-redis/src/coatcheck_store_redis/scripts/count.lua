@@ -15,7 +15,6 @@ local before_now = made_before()
 if before_now then return cmsgpack.unpack(before_now) end
 local FIRST, WIDTH, SWEEP = 5, 5, 100
 local MOST = 9007199254740991 -- up to here a number holds each integer; what is beyond never compares as less
-local LAST = 253402300799999 -- the end of the year 9999
 local COUNTS = (#ARGV - FIRST + 1) / WIDTH
 local tallies = {}
 
@@ -48,7 +47,7 @@ for place = 0, COUNTS - 1 do
   local counted = most == '' or after <= tonumber(most)
   if counted and math.abs(after) > MOST then return {exact(place), exact(before)} end
   if counted and tonumber(amount) ~= 0 then
-    t.total, t.ends, t.changed, changed = after, math.max(t.ends, math.min(now + lifetime, LAST)), true, true
+    t.total, t.ends, t.changed, changed = after, math.max(t.ends, now + lifetime), true, true
   end
   local n = #answer
   answer[n + 1], answer[n + 2], answer[n + 3] = exact(before), exact(counted and after or before), counted and '1' or '0'
