@@ -401,7 +401,7 @@ def _panel(name: str, by_store: dict[str, Trial], seconds: float) -> str:
     if "flood" in name:
         parts += [
             f'<path d="M{across(at):.1f} 26v14" stroke="#333"/>'
-            f'<text x="{across(at) + 4:.1f}" y="32">{LITTLE} tasks of another tenant come</text>'
+            f'<text x="{across(at) + 4:.1f}" y="34">another comes</text>'
             for at in LATE
         ]
     return "".join(parts)
