@@ -258,6 +258,23 @@ async def test_a_change_tells_what_an_error_says_of_the_provider(
     assert (change.rate_limited, change.retry_after, change.blames_provider) == told
 
 
+async def test_a_fleets_pauses_for_429_are_one_change() -> None:
+    """However many workers are told to slow down in turns, what an operator did stays in the gate's history."""
+    clock = ManualClock()
+    store, gate = MemoryStore(clock=clock), names.provider("scan")
+    busy = SubmitDeferred("busy", rate_limited=True, retry_after=timedelta(seconds=5))
+    handlers = [ScriptedHandler[Page]("scan", Page, submit=[busy] * 9) for _ in range(2)]
+    one, other = (App(store, [handler]) for handler in handlers)
+    async with one:
+        await one.manager.set_gate(gate, concurrency=9, who="mina", reason="a larger contract")
+        await submit(one)
+        for app in (one, other, one, other):
+            await app.worker().run_once()
+            clock.advance(timedelta(minutes=1))
+        limited, paused = await one.manager.gate_history(gate)
+    assert (limited.who, paused.who, paused.times) == ("mina", "worker", 4)
+
+
 # ------------------------------------------------------------------ credits
 
 

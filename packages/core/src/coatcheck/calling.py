@@ -35,6 +35,8 @@ GIVE_UP_GRACE_SECONDS = 2.0
 """How much longer than its timeout a call may take before the worker stops waiting for a blocked handler."""
 BLOCKED_AFTER_SECONDS = 1.0
 """A handler whose loop has not turned for this long is named in the log."""
+WHO = "worker"
+"""Who has paused a gate for a 429, in its history: any of them, so that a fleet's pauses count as one change."""
 
 Work = tuple[tuple[Call, ...], Callable[[], Coroutine[Any, Any, None]]]
 """Calls that are made together, and what makes the coroutine that makes them."""
@@ -53,7 +55,6 @@ class Caller:
         retry: RetryPolicy,
         call_timeout: timedelta,
         callback_url: str | None,
-        who: str,
     ) -> None:
         self._registry = registry
         self._loops = loops
@@ -62,7 +63,6 @@ class Caller:
         self._retry = retry
         self._call_timeout = call_timeout
         self._callback_url = callback_url
-        self._who = who
         self._in_flight: dict[Purpose, set[Call]] = {purpose: set() for purpose in Purpose}
         self._jobs: dict[Call, Job] = {}
         self._answered: list[Job] = []
@@ -345,9 +345,7 @@ class Caller:
         # no longer than the policy's own clamp of the hint made the task wait
         limit = max(getattr(event, "delay", duration), timedelta(seconds=1))
         return (
-            PauseGate(
-                name=name, reason=f"rate limited: {error}", who=self._who, duration=min(duration, limit)
-            ),
+            PauseGate(name=name, reason=f"rate limited: {error}", who=WHO, duration=min(duration, limit)),
         )
 
     # -------------------------------------------------------------- watching and winding down

@@ -76,7 +76,6 @@ class Worker:
             retry=retry,
             call_timeout=settings.call_timeout,
             callback_url=settings.callback_url,
-            who=self.id,
         )
         self._claimer = Claimer(
             store, self._caller, self._settler, who=self.id, admission=admission, settings=settings
