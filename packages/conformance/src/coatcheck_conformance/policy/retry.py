@@ -122,7 +122,7 @@ class RetryConformance(Delays, Pacing):
     def test_threads_share_it(self, trial: RetryTrial) -> None:
         """One policy serves workers of several threads at once."""
         with _quick_switches(), ThreadPoolExecutor(8) as pool:
-            asked = [pool.submit(self._ask_everything, trial, number) for number in range(200)]
+            asked = [pool.submit(self._ask_everything, trial, number) for number in range(500)]
             for each in asked:
                 each.result()
 

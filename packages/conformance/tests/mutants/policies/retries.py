@@ -199,7 +199,7 @@ class OneAtATime(ExponentialRetry):
 
     def next_error_delay(self, task, error):
         _asking.append(task.id)
-        delays = [super(OneAtATime, self).next_error_delay(task, error) for _ in range(20)]
+        delays = [super(OneAtATime, self).next_error_delay(task, error) for _ in range(40)]
         if len(_asking) != 1:
             _asking.clear()
             raise RuntimeError("two at once")
