@@ -53,10 +53,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _again(trial: Trial, *, thorough: bool) -> Trial:
-    """Try a mutant that other rules caught, too, once more, with nothing beside it: rules have limits of time."""
-    if trial.good or trial.caught < trial.of:
+    """Try a mutant that was not caught by its rule alone once more, with nothing beside it.
+
+    Rules have limits of time, and on a busy machine threads meet less often; what no run catches needs no second look.
+    """
+    if trial.good or not trial.caught:
         return trial
-    print(f"{trial.name} was caught by {', '.join(trial.others)}, too; trying it alone", file=sys.stderr)
+    others = f", and by {', '.join(trial.others)}" if trial.others else ""
+    told = f"was caught in {trial.caught} of {trial.of} runs{others}"
+    print(f"{trial.name} {told}; trying it alone", file=sys.stderr)
     return tried(trial.name, thorough=thorough)
 
 
