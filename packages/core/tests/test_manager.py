@@ -450,6 +450,34 @@ async def test_limits_named_by_a_policy_are_applied_only_where_new() -> None:
     assert task.route.query_gate == query
 
 
+class Suggesting(ScriptedHandler[Page]):
+    """A handler whose provider documents its limits."""
+
+    def suggested_gates(self) -> list[Gate]:
+        """Suggest both gates of the provider."""
+        return [
+            Gate(name=gates.provider("scan"), concurrency=2),
+            Gate(name=gates.query("scan"), rate=Rate(10)),
+        ]
+
+
+async def test_suggested_limits_are_applied_when_asked_for_and_only_where_there_are_none() -> None:
+    """What somebody has set stands, a pause too; starting a worker applies nothing."""
+    name, query = gates.provider("scan"), gates.query("scan")
+    async with memory_app(Suggesting("scan", Page), handler("other")) as app:
+        await app.worker().drain()
+        assert await app.manager.gates() == []
+        await app.manager.pause(name, reason="maintenance")
+        await app.manager.set_gate(query, rate=Rate(3), who="ann")
+        assert [gate.name for gate in await app.manager.apply_suggested_gates(who="ben")] == [name]
+        assert await app.manager.apply_suggested_gates() == []
+        by_name = {usage.gate.name: usage.gate for usage in await app.manager.gates()}
+        history = await app.manager.gate_history(name)
+    assert (by_name[name].concurrency, by_name[name].pause is not None) == (2, True)
+    assert by_name[query].rate == Rate(3)
+    assert (history[-1].who, history[-1].reason) == ("ben", "suggested by the handler")
+
+
 async def test_no_account_or_tenant_no_such_gate() -> None:
     """A task without them passes the provider's gate alone."""
     async with memory_app(handler()) as app:

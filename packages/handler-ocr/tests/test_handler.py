@@ -25,7 +25,7 @@ class HeaderOcr(OcrHandler):
     key = "test:header"
     default_base_url = "https://ocr.example.com"
     supports = frozenset({"pages"})
-    statuses = StatusMap(running="started")
+    statuses = StatusMap(running="started", succeeded="x")
 
     def build_submit(self, params: OcrRequest, context: PreparedContext) -> HttpRequest:
         """Hand the URL on."""
@@ -39,14 +39,15 @@ class HeaderOcr(OcrHandler):
         """Ask."""
         return HttpRequest.get("/job")
 
-    def parse_query(self, response: HttpResponse, params: QueryParams, context: QueryContext) -> QueryResult:
+    def read_result(
+        self, response: HttpResponse, params: QueryParams, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
         """Return a Markdown URL, or something that is no sources."""
         body = response.json_object()
-        url = body.get("url")
-        return QueryResult.succeeded(
-            OcrSources(markdown_url=str(url) if url else None) if "url" in body else "own",
-            provider_status="x",
-        )
+        if "url" not in body:
+            return QueryResult.succeeded("own", provider_status="x")
+        url = body["url"]
+        return OcrSources(markdown_url=str(url) if url else None)
 
 
 def test_every_ocr_handler_takes_the_same_params() -> None:
@@ -73,7 +74,11 @@ async def test_an_answer_without_a_body_is_accepted() -> None:
 async def test_results_are_completed() -> None:
     """From a URL, or "incomplete" if there is none; what is no sources is left alone."""
     async with ScriptedServer([Reply.of(b"# T")]) as files:
-        answers = [Reply.of({"url": f"{files.url}/r.md"}), Reply.of({"url": None}), Reply.of({})]
+        answers = [
+            Reply.of({"status": "x", "url": f"{files.url}/r.md"}),
+            Reply.of({"status": "x", "url": None}),
+            Reply.of({"status": "x"}),
+        ]
         async with ScriptedServer(answers) as server:
             settings = HttpSettings(base_url=server.url, allow_private=True)
             handler = HeaderOcr(ApiKey("k"), settings=settings)

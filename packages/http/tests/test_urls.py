@@ -141,3 +141,26 @@ def test_a_base_url_is_checked() -> None:
     for wrong in ("api.example.com", "https://u:p@h", "https://h?x=1", "https://h#x", "ftp://h", ""):
         with pytest.raises(ConfigurationError, match="base_url"):
             check_base_url(wrong, allow_http=True)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/key", "S3://bucket/a/b.pdf", "https://files.example.com/a.pdf"])
+def test_buckets_are_taken_where_they_are_allowed(url: str) -> None:
+    """By the schemes that a handler names."""
+    check_document_url(url, schemes=("s3", "https"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "gs://bucket/key",
+        "http://files.example.com/a",
+        "s3://bucket",
+        "s3:///key",
+        "s3://[x/key",
+        "s3:bucket/key",
+    ],
+)
+def test_other_schemes_and_half_names_are_refused(url: str) -> None:
+    """The message names the schemes that are possible."""
+    with pytest.raises(InvalidParams, match="s3 or https"):
+        check_document_url(url, schemes=("s3", "https"))

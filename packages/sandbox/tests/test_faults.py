@@ -227,7 +227,7 @@ def test_every_kind_survives_json(kind: str) -> None:
         ({"kind": ["drop"]}, "unknown kind"),
         ({"kind": "drop", "speed": 3}, "'drop' has no field 'speed'"),
         ({"kind": "drop", "when": "later"}, "'later' is not a valid When"),
-        ({"kind": "drop", "operation": "cancel"}, "'cancel' is not a valid Operation"),
+        ({"kind": "drop", "operation": "cook"}, "'cook' is not a valid Operation"),
         ({"kind": "drop", "times": 0}, "'times' is 0; give a whole number at least 1"),
         ({"kind": "drop", "times": True}, "'times' is True"),
         ({"kind": "drop", "probability": 1.5}, "'probability' is 1.5; give a number from 0 to 1"),

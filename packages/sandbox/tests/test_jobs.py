@@ -5,7 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from coatcheck_sandbox import DocumentUnreadable, Failure, Recognition, State, Upload
+from coatcheck_sandbox import (
+    DocumentUnreadable,
+    Failure,
+    Recognition,
+    RequestRefused,
+    State,
+    Upload,
+    describe,
+)
 from coatcheck_sandbox.jobs import Jobs
 
 
@@ -24,7 +32,7 @@ class Reader:
             raise DocumentUnreadable(name)
         if content == b"bug":
             raise ZeroDivisionError(name)
-        return Recognition(blocks=(content.decode(),))
+        return Recognition.of(content.decode())
 
 
 @pytest.fixture
@@ -58,7 +66,7 @@ def test_a_job_runs_until_it_is_read(jobs: Jobs, reader: Reader, advance: Callab
     assert jobs.wait_recognized(5)
     snapshot = jobs.look_at(job)
     assert snapshot.state is State.SUCCEEDED
-    assert snapshot.recognition == Recognition(blocks=("text",))
+    assert snapshot.recognition == Recognition.of("text")
 
 
 @pytest.mark.parametrize(("content", "code"), [(b"", "document_unreadable"), (b"bug", "internal_error")])
@@ -96,3 +104,31 @@ def test_a_document_is_read_once_and_counted_each_time(jobs: Jobs, reader: Reade
     assert (jobs.count("a.png"), jobs.count("b.png"), jobs.count(upload().digest)) == (2, 1, 3)
     jobs.clear()
     assert jobs.count("a.png") == 0
+
+
+def test_a_token_brings_the_same_job_again() -> None:
+    """Once for the same document; another document under it is refused."""
+    registry = Jobs(describe)
+    first = registry.create(Upload(name="a", content=b"1", model="m", token="t", reference="r"))
+    again = registry.create(Upload(name="a", content=b"1", model="m", token="t"))
+    assert again.job_id == first.job_id
+    assert registry.find("r") is first
+    assert registry.find("s") is None
+    with pytest.raises(RequestRefused, match="another document"):
+        registry.create(Upload(name="b", content=b"2", model="m", token="t"))
+    registry.close()
+
+
+def test_a_job_is_canceled_unless_it_has_ended() -> None:
+    """A finished one stays as it is."""
+    registry = Jobs(describe, delay=timedelta(hours=1))
+    job = registry.create(Upload(name="a", content=b"1", model="m"))
+    assert registry.cancel(job)
+    assert registry.look_at(job).state is State.CANCELED
+    assert not registry.cancel(job)
+    registry.delay = timedelta(0)
+    done = registry.create(Upload(name="a", content=b"1", model="m"))
+    assert registry.wait_recognized(10)
+    assert not registry.cancel(done)
+    assert registry.look_at(done).state is State.SUCCEEDED
+    registry.close()

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, Never, TypeAlias, TypeVar, cast, get_
 from attrs import field, frozen
 
 from coatcheck.errors import ConfigurationError, UnknownAccount, Unsupported
+from coatcheck.gates import Gate
 from coatcheck.results import QueryResult, SubmitResult
 from coatcheck.retry import RetryPolicy
 from coatcheck.task import JSON, CancelOutcome, QueryParams, Task
@@ -215,6 +216,13 @@ class Handler(ABC, Generic[P]):
         is the default. It reads the snapshot, its result above all, and does nothing else. Budgets count it.
         """
         return None
+
+    def suggested_gates(self) -> Sequence[Gate]:
+        """Return gates that keep to the limits which the provider documents; none by default.
+
+        Nothing applies them by itself: `manager.apply_suggested_gates` does, to gates that are not there yet.
+        """
+        return ()
 
     def upgrade_params(self, raw: JSON, version: int) -> JSON:
         """Bring params that were stored under an older `params_version` to the present shape."""

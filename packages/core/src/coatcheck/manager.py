@@ -495,6 +495,33 @@ class Manager:
         Gate(name=name, concurrency=concurrency, rate=rate)  # refuses what means nothing
         await self._store.set_gate(name, concurrency=concurrency, rate=rate, who=who, reason=reason)
 
+    async def apply_suggested_gates(
+        self, *, who: str | None = None, reason: str = "suggested by the handler"
+    ) -> list[Gate]:
+        """Set the limits that the handlers suggest at gates which have none yet; return these gates.
+
+        They keep to what providers document, for all accounts of a provider together. Limits that somebody has
+        set stay, and so does a pause.
+        """
+        handlers = [self._registry[key] for key in self._registry]
+        suggested = {gate.name: gate for handler in handlers for gate in handler.suggested_gates()}
+        limited = {
+            usage.gate.name
+            for usage in await self._store.gates(tuple(suggested))
+            if (usage.gate.concurrency, usage.gate.rate) != (None, None)
+        }
+        new = [gate for name, gate in sorted(suggested.items()) if name not in limited]
+        for gate in new:
+            await self._store.set_gate(
+                gate.name,
+                concurrency=gate.concurrency,
+                rate=gate.rate,
+                only_if_new=True,
+                who=who,
+                reason=reason,
+            )
+        return new
+
     async def delete_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Forget a gate's limits and its pause; its history stays."""
         await self._store.delete_gate(name, who=who, reason=reason)

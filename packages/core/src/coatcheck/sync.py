@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from coatcheck import app as asynchronous
 from coatcheck import manager as asynchronous_manager
 from coatcheck.errors import ConfigurationError
-from coatcheck.gates import AdmissionPolicy, GateRecord, GateUsage, Rate
+from coatcheck.gates import AdmissionPolicy, Gate, GateRecord, GateUsage, Rate
 from coatcheck.handler import AnyHandler, Callback, CallbackRequest
 from coatcheck.manager import Submission, SubmitOptions
 from coatcheck.retry import RetryPolicy
@@ -255,6 +255,12 @@ class Manager:
         self._app._call(  # noqa: SLF001
             lambda m: m.set_gate(name, concurrency=concurrency, rate=rate, who=who, reason=reason)
         )
+
+    def apply_suggested_gates(
+        self, *, who: str | None = None, reason: str = "suggested by the handler"
+    ) -> list[Gate]:
+        """Set the limits that the handlers suggest at gates which have none yet; return these gates."""
+        return self._app._call(lambda m: m.apply_suggested_gates(who=who, reason=reason))  # noqa: SLF001
 
     def delete_gate(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Forget a gate's limits and its pause; its history stays."""

@@ -29,17 +29,15 @@ from coatcheck_http import (
     HttpRequest,
     HttpResponse,
     HttpSettings,
-    JobState,
     Prepared,
     PreparedContext,
     ProviderError,
+    ProviderFacts,
     StatusMap,
-    UnreadableAnswer,
     first,
     first_object,
     first_text,
     lookup,
-    segment,
 )
 
 __all__ = ["GiteeOcr", "GiteeOcrSettings"]
@@ -69,7 +67,16 @@ class GiteeOcr(OcrHandler):
 
     key = "ocr:gitee"
     default_base_url = "https://ai.gitee.com/v1"
+    facts = ProviderFacts(
+        name="Gitee AI",
+        sources=("agents-flex/agents-flex at 08a4f43d, agents-flex-ocr-gitee", "docs/zh/ocr/gitee.md there"),
+        links_live=LINKS_LIVE,
+    )
     supports = frozenset({"model", "file_name"})
+    id_paths = ("task_id", "id")
+    query_path = "/task/{id}"
+    failure_code_paths = ("error_code", "code", "error.code", "error.type")
+    failure_message_paths = ("error_message", "message", "error.message")
     statuses = StatusMap(
         waiting="waiting pending queued",
         running="in_progress running processing",
@@ -115,17 +122,6 @@ class GiteeOcr(OcrHandler):
             ],
         )
 
-    def create_query_params(self, response: HttpResponse, params: OcrRequest) -> QueryParams:
-        """Return the id."""
-        external_id = first_text(response.json_object(), "task_id", "id")
-        if external_id is None:
-            raise UnreadableAnswer("the answer has no task_id", code="unreadable_answer")
-        return QueryParams(external_task_id=external_id)
-
-    def build_query(self, params: QueryParams, context: QueryContext) -> HttpRequest:
-        """Ask for the job by its id."""
-        return HttpRequest.get(f"/task/{segment(params.external_task_id)}")
-
     def read_error(self, response: HttpResponse) -> ProviderError | None:
         """Return the error of an answer that has one and no job; a job's own error is its result."""
         if response.ok:
@@ -134,23 +130,11 @@ class GiteeOcr(OcrHandler):
                 return None
         return self.error_of(response)
 
-    def parse_query(self, response: HttpResponse, params: QueryParams, context: QueryContext) -> QueryResult:
-        """Return how the job is; `error` and `output` are null until there is one."""
-        body = response.json_object()
-        word = self.status_word(response)
-        if word is None:
-            raise UnreadableAnswer("the answer has no status", code="unreadable_answer")
-        match self.statuses.state_of(word):
-            case JobState.SUCCEEDED:
-                return QueryResult.succeeded(_sources(body, context.now), provider_status=word)
-            case JobState.FAILED:
-                code = first_text(body, "error_code", "code", "error.code", "error.type")
-                message = first_text(body, "error_message", "message", "error.message")
-                return QueryResult.failed(code, message or "the job failed", provider_status=word)
-            case JobState.CANCELED:
-                return QueryResult.canceled(provider_status=word)
-            case _:
-                return self.statuses.ongoing(word)
+    def read_result(
+        self, response: HttpResponse, params: QueryParams, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
+        """Return where the text is; `output` is null until there is one."""
+        return _sources(response.json(), context.now)
 
 
 def _form_text(value: JSON) -> str:

@@ -14,6 +14,8 @@ from coatcheck_http import check_document_url, refuse_local
 
 __all__ = ["OcrRequest", "OutputFormat"]
 
+URL_SCHEMES = ("http", "https", "s3", "gs")
+"""Of a document; the last two only where the provider reads from such a bucket."""
 _FILE_NAME = re.compile(r"[^\\/\x00-\x1f]*[^\\/\x00-\x20][^\\/\x00-\x1f]*")
 _PAGES = re.compile(r"[1-9]\d*(-[1-9]\d*)?(,[1-9]\d*(-[1-9]\d*)?)*")
 
@@ -54,7 +56,8 @@ class OcrRequest:
     """
 
     url: str
-    """An http or https URL; presigned is fine, if it outlives the wait in the queue."""
+    """An http or https URL; presigned is fine, if it outlives the wait in the queue. Providers that read from
+    buckets take ``s3://bucket/key`` or ``gs://bucket/object``; others refuse these."""
     file_name: str | None = None
     """With the right suffix, for providers that go by it; None takes the name of the URL or download."""
     pages: str | None = None
@@ -78,7 +81,7 @@ class OcrRequest:
         Raises:
             InvalidParams: the URL is a local path, `file:`, `data:` or base64; or a field makes no sense.
         """
-        check_document_url(self.url, name="url")
+        check_document_url(self.url, name="url", schemes=URL_SCHEMES)
         refuse_local(self.options, path="options")
         if self.pages is not None and not _PAGES.fullmatch(self.pages):
             message = f"pages must look like '1-10,15', not {self.pages!r}"

@@ -1,8 +1,21 @@
 """The base of every HTTP handler for coatcheck."""
 
-from coatcheck_http.accounts import Accounts, ApiKey
+from coatcheck_http.accounts import Accounts, ApiKey, as_secret, header_value
 from coatcheck_http.adapter import HttpAdapter, Prepared, PreparedContext
 from coatcheck_http.addresses import AddressGuard
+from coatcheck_http.callbacks import (
+    callback_header,
+    callback_ids,
+    callback_json,
+    check_ed25519,
+    check_hmac_sha256,
+    check_own_callback,
+    check_shared_header,
+    check_standard_webhook,
+    check_timestamp,
+    own_callback_url,
+    signature_bytes,
+)
 from coatcheck_http.classify import ErrorClass, ProviderError, classify
 from coatcheck_http.download import Download, Downloader
 from coatcheck_http.errors import (
@@ -15,7 +28,9 @@ from coatcheck_http.errors import (
     UntrustedUrl,
 )
 from coatcheck_http.extract import first, first_object, first_text, lookup
+from coatcheck_http.facts import ProviderFacts
 from coatcheck_http.handler import HttpHandler
+from coatcheck_http.jobs import JobHandler
 from coatcheck_http.messages import FilePart, HttpRequest, HttpResponse
 from coatcheck_http.redaction import redact, short
 from coatcheck_http.retry_after import parse_retry_after
@@ -40,6 +55,7 @@ __all__ = [
     "HttpRequest",
     "HttpResponse",
     "HttpSettings",
+    "JobHandler",
     "JobState",
     "MintedToken",
     "NotSent",
@@ -47,21 +63,35 @@ __all__ = [
     "Prepared",
     "PreparedContext",
     "ProviderError",
+    "ProviderFacts",
     "StatusMap",
     "TokenCache",
     "UnreadableAnswer",
     "UntrustedUrl",
+    "as_secret",
+    "callback_header",
+    "callback_ids",
+    "callback_json",
     "check_document_url",
+    "check_ed25519",
+    "check_hmac_sha256",
+    "check_own_callback",
+    "check_shared_header",
+    "check_standard_webhook",
+    "check_timestamp",
     "classify",
     "first",
     "first_object",
     "first_text",
+    "header_value",
     "lookup",
     "origin_of",
+    "own_callback_url",
     "parse_retry_after",
     "redact",
     "refuse_local",
     "segment",
     "short",
     "shown",
+    "signature_bytes",
 ]

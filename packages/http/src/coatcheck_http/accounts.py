@@ -8,12 +8,13 @@ from typing import TypeAlias
 
 import attrs
 from attrs import field, frozen
+from attrs.converters import optional
 
 from coatcheck.errors import ConfigurationError, UnknownAccount
 from coatcheck.handler import pick_account
 from coatcheck.secret import Secret
 
-__all__ = ["Accounts", "ApiKey", "find_account", "header_value", "secrets_of"]
+__all__ = ["Accounts", "ApiKey", "as_secret", "find_account", "header_value", "secrets_of"]
 
 Accounts: TypeAlias = "object | Mapping[str, object] | Callable[[str | None], object | None] | None"
 """What handlers take: one account (the default one), accounts by id, or a function from id to account.
@@ -23,7 +24,8 @@ must not block.
 """
 
 
-def _as_secret(value: str | Secret) -> Secret:
+def as_secret(value: str | Secret) -> Secret:
+    """Return `value` as a secret: what accounts convert their fields with."""
     return value if isinstance(value, Secret) else Secret(value)
 
 
@@ -31,8 +33,11 @@ def _as_secret(value: str | Secret) -> Secret:
 class ApiKey:
     """An account that is one key or token."""
 
-    api_key: Secret = field(converter=_as_secret)
+    api_key: Secret = field(converter=as_secret)
     """Prints as ``***``."""
+    callback_secret: Secret | None = field(default=None, kw_only=True, converter=optional(as_secret))
+    """Ours alone, any long random text: it proves that a callback came to an address that only the provider was
+    told. None asks for no callbacks and takes none."""
 
     @classmethod
     def from_env(cls, name: str) -> ApiKey:

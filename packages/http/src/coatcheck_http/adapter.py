@@ -6,7 +6,7 @@ Most of it is pure, so that handlers are tested with nothing but samples of answ
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import timedelta
@@ -14,15 +14,27 @@ from typing import ClassVar, TypeVar, overload
 
 from attrs import field, frozen
 
-from coatcheck.errors import ConfigurationError, InvalidParams, Unsupported
-from coatcheck.handler import CallContext, CancelContext, Capability, Handler, QueryContext, SubmitContext
+from coatcheck.errors import CallbackRejected, ConfigurationError, InvalidParams, Unsupported
+from coatcheck.gates import Gate
+from coatcheck.handler import (
+    CallbackRequest,
+    CallContext,
+    CancelContext,
+    Capability,
+    Handler,
+    QueryContext,
+    SubmitContext,
+)
 from coatcheck.results import QueryResult, SubmitResult
+from coatcheck.secret import Secret
 from coatcheck.task import CancelOutcome, QueryParams
 from coatcheck_http.accounts import Accounts, ApiKey, find_account, header_value
+from coatcheck_http.callbacks import check_own_callback, own_callback_url
 from coatcheck_http.classify import ErrorClass, ProviderError, classify
 from coatcheck_http.download import Download
 from coatcheck_http.errors import UnreadableAnswer
 from coatcheck_http.extract import first_text
+from coatcheck_http.facts import ProviderFacts
 from coatcheck_http.messages import HttpRequest, HttpResponse
 from coatcheck_http.redaction import short
 from coatcheck_http.retry_after import parse_retry_after
@@ -55,6 +67,8 @@ class PreparedContext(SubmitContext):
 class HttpAdapter(Handler[P]):
     """The half of `HttpHandler` that subclasses fill in and use. Subclass `HttpHandler`, not this."""
 
+    facts: ClassVar[ProviderFacts | None] = None
+    """What is known of the provider beyond its wire format."""
     default_base_url: ClassVar[str | None] = None
     """Where the provider is, unless the settings say otherwise."""
     not_created_statuses: ClassVar[AbstractSet[int]] = frozenset()
@@ -162,6 +176,38 @@ class HttpAdapter(Handler[P]):
         """Drop minted credentials that the provider refused; True if others can be had, so try again soon."""
         return False
 
+    def own_callback_url(self, context: CallContext) -> str | None:
+        """Return where the provider may call back about this task, with a proof in it that it was told by us.
+
+        None if the application has no such address, or the account no `callback_secret`. For providers that sign
+        nothing, or only with what the account does not hold.
+        """
+        secret = self._callback_secret(context.account_id)
+        if context.callback_url is None or secret is None:
+            return None
+        return own_callback_url(context.callback_url, context.task_id, secret.reveal())
+
+    def check_own_callback(self, request: CallbackRequest, account_id: str | None) -> None:
+        """Let a callback pass that came to an address of `own_callback_url`.
+
+        Raises:
+            CallbackRejected: it did not, or the account has no `callback_secret`.
+        """
+        secret = self._callback_secret(account_id)
+        if secret is None:
+            name = account_id or "default"
+            message = f"{self.key}: account {name!r} has no callback_secret, so no callback can be authentic"
+            raise CallbackRejected(message)
+        check_own_callback(request, secret.reveal())
+
+    def _callback_secret(self, account_id: str | None) -> Secret | None:
+        found = getattr(find_account(self.key, self._accounts, account_id), "callback_secret", None)
+        return found if isinstance(found, Secret) else None
+
+    def suggested_gates(self) -> Sequence[Gate]:
+        """Return gates that keep to the limits which the provider documents, as `facts` have them."""
+        return () if self.facts is None else self.facts.suggested_gates(self.provider_key)
+
     @overload
     def account(self, context: CallContext) -> ApiKey: ...
     @overload
@@ -204,7 +250,12 @@ class HttpAdapter(Handler[P]):
         return ProviderError(status=response.status, code=code and short(code, 100), message=short(message))
 
     def retry_after(self, response: HttpResponse, context: CallContext) -> timedelta | None:
-        """Return how long the provider asks to wait: `Retry-After`, within bounds, or None."""
+        """Return how long to wait: the provider's `Retry-After`, within bounds, and its poll floor at least."""
+        floor = None if self.facts is None else self.facts.poll_floor
+        asked = self._asked(response, context)
+        return max(asked, floor) if asked is not None and floor is not None else asked or floor
+
+    def _asked(self, response: HttpResponse, context: CallContext) -> timedelta | None:
         return parse_retry_after(
             response.header("retry-after"),
             now=context.now,

@@ -48,7 +48,7 @@ R = TypeVar("R", SubmitResult, QueryResult)
 
 
 def _not_yet() -> None:
-    """Do nothing: requests of `prepare` create no job, so the wire does not begin with them."""
+    """Do nothing: the request creates no job, so the wire does not begin with it."""
 
 
 class HttpHandler(HttpAdapter[P]):
@@ -86,6 +86,28 @@ class HttpHandler(HttpAdapter[P]):
             UnreadableAnswer: the answer is too large or cannot be unpacked.
         """
         return await self._exchange(request, context, creating=False)
+
+    async def request_token(self, request: HttpRequest) -> HttpResponse:
+        """Send a request that brings its own credentials, once, to mint others; return the answer whatever its status.
+
+        For `authenticate`, through a `TokenCache`. A path is one below the base URL; an absolute URL must be of
+        https, or of a trusted origin.
+
+        Raises:
+            UntrustedUrl: the URL is of another origin and in the clear.
+            NotSent: nothing was sent.
+            AnswerLost: no complete answer came.
+            UnreadableAnswer: the answer is too large or cannot be unpacked.
+        """
+        url = f"{self.base_url}{request.url}" if request.url.startswith("/") else request.url
+        if not url.lower().startswith("https:") and not self.trusts(url):
+            message = (
+                f"{shown(url)} would get credentials in the clear; use https, or name it in trusted_origins"
+            )
+            raise UntrustedUrl(message, code="untrusted_url")
+        return await self._wire.exchange(
+            evolve(request, url=url).encoded(), creating=False, ensure_held=_not_yet
+        )
 
     @property
     def capabilities(self) -> frozenset[Capability]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -81,8 +81,12 @@ def segment(value: str) -> str:
     return quote(value, safe="")
 
 
-def check_document_url(url: object, *, name: str = "url") -> None:
+def check_document_url(
+    url: object, *, name: str = "url", schemes: Collection[str] = ("http", "https")
+) -> None:
     """Refuse what is no http(s) URL that workers, elsewhere and later, can fetch or hand on.
+
+    With other `schemes`, such as ``s3`` or ``gs``, a URL of these is taken that names a bucket and an object.
 
     Raises:
         InvalidParams: it is a local path, `file:`, `data:`, a body in base64 or bytes, or malformed, has a
@@ -96,13 +100,27 @@ def check_document_url(url: object, *, name: str = "url") -> None:
     if len(url) > MAX_URL_CHARACTERS:
         message = f"{name} has {len(url)} characters; at most {MAX_URL_CHARACTERS} are possible. {_HINT}"
         raise InvalidParams(message)
-    parts = _split(url)
+    parts = _split_document(url, schemes)
     if parts is None or re.search(r"[\x00-\x20\x7f\\]", url):
-        message = f"{name} must be an absolute http or https URL, not {shown(url)!r}; {_HINT}"
+        kinds = " or ".join(schemes)
+        message = f"{name} must be an absolute {kinds} URL, not {shown(url)!r}; {_HINT}"
         raise InvalidParams(message)
     if parts.username is not None or parts.password is not None:
         message = f"{name} must not hold a user or password; use a presigned URL"
         raise InvalidParams(message)
+
+
+def _split_document(url: str, schemes: Collection[str]) -> SplitResult | None:
+    scheme = url.partition(":")[0].lower()
+    if scheme not in schemes:
+        return None
+    if scheme in _PORTS:
+        return _split(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return parts if parts.netloc and parts.path.strip("/") else None
 
 
 def refuse_local(value: object, *, path: str) -> None:

@@ -27,16 +27,20 @@ from coatcheck_sandbox.faults import (
     TruncatedBody,
     When,
 )
-from coatcheck_sandbox.gitee import GiteeProtocol
+from coatcheck_sandbox.fetching import fetch_upload
 from coatcheck_sandbox.jobs import Failure, Snapshot, State, Upload
 from coatcheck_sandbox.log import DocumentStatistics, LoggedRequest
-from coatcheck_sandbox.protocol import Reply, WireProtocol
-from coatcheck_sandbox.recognize import Ocr, Recognition, Recognizer, describe
+from coatcheck_sandbox.protocol import Reply, WireProtocol, read_json
+from coatcheck_sandbox.providers import all_protocols
+from coatcheck_sandbox.providers.gitee import GiteeProtocol
+from coatcheck_sandbox.reading import Block
+from coatcheck_sandbox.recognize import Ocr, Recognition, RecognizedPage, Recognizer, describe
 from coatcheck_sandbox.server import SandboxServer
 from coatcheck_sandbox.similarity import character_accuracy
 
 __all__ = [
     "Answer",
+    "Block",
     "DocumentStatistics",
     "DocumentUnreadable",
     "Drop",
@@ -56,6 +60,7 @@ __all__ = [
     "Ocr",
     "Operation",
     "Recognition",
+    "RecognizedPage",
     "Recognizer",
     "Redirect",
     "Reply",
@@ -72,6 +77,9 @@ __all__ = [
     "Upload",
     "When",
     "WireProtocol",
+    "all_protocols",
     "character_accuracy",
     "describe",
+    "fetch_upload",
+    "read_json",
 ]

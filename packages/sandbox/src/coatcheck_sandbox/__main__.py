@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from coatcheck_sandbox.errors import SandboxError
 from coatcheck_sandbox.faults import Fault, fault_from_json
-from coatcheck_sandbox.gitee import GiteeProtocol
+from coatcheck_sandbox.providers import all_protocols
 from coatcheck_sandbox.recognize import describe
 from coatcheck_sandbox.server import SandboxServer
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser.parse_args(arguments)
         sandbox = SandboxServer(
-            protocols=[GiteeProtocol(key=options.key)],
+            protocols=all_protocols(key=options.key),
             recognizer=describe if options.without_ocr else None,
             delay=options.delay,
             port=options.port,

@@ -1,11 +1,12 @@
 """What happens behind each provider's door: one request, struck by at most one fault."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from attrs import frozen
+from attrs import field, frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
+from coatcheck_sandbox.documents import Documents
 from coatcheck_sandbox.faults import (
     Answer,
     Drop,
@@ -40,10 +41,11 @@ class Payload:
     status: int = 200
     content: bytes
     media_type: str = "application/json"
+    headers: Mapping[str, str] = field(factory=dict)
 
     def response(self) -> Response:
         """The answer as it should be sent."""
-        return Response(self.content, self.status, media_type=self.media_type)
+        return Response(self.content, self.status, dict(self.headers), self.media_type)
 
 
 @frozen(kw_only=True)
@@ -51,6 +53,7 @@ class Backend:
     """What all protocols of a sandbox share."""
 
     jobs: Jobs
+    documents: Documents
     faults: FaultPlan
     log: RequestLog
     stalls: Stalls

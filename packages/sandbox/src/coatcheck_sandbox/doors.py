@@ -1,6 +1,6 @@
 """The routes by which requests come in: those of each provider, and the pages."""
 
-import json
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from attrs import evolve
@@ -17,7 +17,7 @@ from coatcheck_sandbox.protocol import Reply, WireProtocol
 
 
 class ProviderDoor:
-    """One provider's two routes."""
+    """One provider's routes."""
 
     def __init__(self, protocol: WireProtocol, backend: Backend) -> None:
         self._protocol = protocol
@@ -25,53 +25,71 @@ class ProviderDoor:
 
     def routes(self) -> list[Route]:
         """The routes to put into an application."""
-        prefix = self._protocol.prefix
-        return [
-            Route(prefix + self._protocol.submit_path, self.submit, methods=["POST"]),
-            Route(prefix + self._protocol.query_path, self.query, methods=["GET"]),
-        ]
+        found = []
+        for route, operation in self._protocol.routes.items():
+            method, _, path = route.partition(" ")
+            found.append(Route(self._protocol.prefix + path, self._endpoint(operation), methods=[method]))
+        return found
 
-    async def submit(self, request: Request) -> Response:
+    def _endpoint(self, routed: Operation) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            operation = self._protocol.operation_of(request, routed)
+            self._backend.log.note(self._backend.entry_of(request), operation=operation)
+            try:
+                if operation is Operation.SUBMIT:
+                    return await self._submit(request)
+                if operation is Operation.OTHER:
+                    return await self._other(request)
+                return await self._ask(request, operation)
+            except RequestRefused as refusal:
+                return self._refuse(refusal).response()
+
+        return endpoint
+
+    async def _submit(self, request: Request) -> Response:
         """Create a job."""
         log, entry = self._backend.log, self._backend.entry_of(request)
-        log.note(entry, operation=Operation.SUBMIT)
-        try:
-            upload = await self._protocol.read_upload(request)
-            log.note(entry, document=(upload.name, upload.digest))
-            self._protocol.authorize(request)
-        except RequestRefused as refusal:
-            return self._refuse(refusal).response()
+        upload = await self._protocol.read_upload(request)
+        log.note(entry, document=(upload.name, upload.digest))
+        self._protocol.authorize(request)
         fault = self._backend.pick_fault(request, Operation.SUBMIT, upload.name)
 
         def create() -> Payload:
-            job = self._create(upload, fault)
+            try:
+                job = self._create(upload, fault)
+            except RequestRefused as refusal:
+                return self._refuse(refusal)
             log.note(entry, job_id=job.job_id)
             snapshot = self._backend.jobs.look_at(job)
             # A fast engine may be done by now; providers answer a submission with the queue all the same.
             queued = evolve(snapshot, state=State.WAITING, recognition=None, failure=None)
-            return _payload(self._protocol.render_created(queued))
+            return _payload(self._protocol.render_created(queued, request))
 
         return await self._backend.serve(fault, create, self._error)
 
-    async def query(self, request: Request) -> Response:
-        """Ask for a job."""
+    async def _ask(self, request: Request, operation: Operation) -> Response:
+        """Ask for a job or its result, or cancel it."""
         log, entry = self._backend.log, self._backend.entry_of(request)
-        job_id = str(request.path_params["job_id"])
-        log.note(entry, operation=Operation.QUERY, job_id=job_id)
+        job_id = await self._protocol.read_job_id(request)
+        log.note(entry, job_id=job_id)
         job = self._backend.jobs.get(job_id)
         if job is not None:
             log.note(entry, document=(job.name, job.digest))
-        try:
-            self._protocol.authorize(request)
-        except RequestRefused as refusal:
-            return self._refuse(refusal).response()
-        finished = job is not None and self._backend.jobs.look_at(job).state in {
-            State.SUCCEEDED,
-            State.FAILED,
-        }
+        self._protocol.authorize(request)
+        ended = {State.SUCCEEDED, State.FAILED}
+        finished = job is not None and self._backend.jobs.look_at(job).state in ended
         name = None if job is None else job.name
-        fault = self._backend.pick_fault(request, Operation.QUERY, name, finished=finished)
-        return await self._backend.serve(fault, lambda: self._report(job, fault), self._error)
+        fault = self._backend.pick_fault(request, operation, name, finished=finished)
+        return await self._backend.serve(
+            fault, lambda: self._report(job, fault, request, operation), self._error
+        )
+
+    async def _other(self, request: Request) -> Response:
+        """Answer what is about no job."""
+        self._protocol.authorize(request)
+        reply = await self._protocol.answer(request)
+        fault = self._backend.pick_fault(request, Operation.OTHER, None)
+        return await self._backend.serve(fault, lambda: _payload(reply), self._error)
 
     def _create(self, upload: Upload, fault: Fault | None) -> Job:
         hidden, failure = timedelta(0), None
@@ -81,15 +99,26 @@ class ProviderDoor:
             failure = Failure(code=fault.code, message=fault.message)
         return self._backend.jobs.create(upload, hidden=hidden, planned_failure=failure)
 
-    def _report(self, job: Job | None, fault: Fault | None) -> Payload:
+    def _report(
+        self, job: Job | None, fault: Fault | None, request: Request, operation: Operation
+    ) -> Payload:
         if job is None or self._backend.jobs.is_hidden(job):
             return self._refuse(RequestRefused(404, "task_not_found", "no such task"))
+        if operation is Operation.CANCEL and not self._backend.jobs.cancel(job):
+            return self._refuse(RequestRefused(409, "task_ended", "the task has ended"))
         snapshot = self._backend.jobs.look_at(job)
         if isinstance(fault, StatusWord):
             snapshot = evolve(snapshot, status_word=fault.word)
         if isinstance(fault, NoResult):
             snapshot = evolve(snapshot, state=State.SUCCEEDED, recognition=None, failure=None)
-        return _payload(self._protocol.render_job(snapshot))
+        render = {
+            Operation.RESULT: self._protocol.render_result,
+            Operation.CANCEL: self._protocol.render_canceled,
+        }.get(operation, self._protocol.render_job)
+        try:
+            return _payload(render(snapshot, request))
+        except RequestRefused as refusal:
+            return self._refuse(refusal)
 
     def _refuse(self, refusal: RequestRefused) -> Payload:
         return _payload(self._protocol.render_refusal(refusal))
@@ -130,14 +159,14 @@ class PagesDoor:
         name = str(request.path_params["name"])
         self._backend.log.note(self._backend.entry_of(request), operation=Operation.DOWNLOAD)
         fault = self._backend.pick_fault(request, Operation.DOWNLOAD, name)
-        return await self._backend.serve(fault, lambda: _page(name), _plain_error)
+        return await self._backend.serve(fault, lambda: self._document(name), _plain_error)
 
-
-def _page(name: str) -> Payload:
-    try:
-        return Payload(content=pages.read(name), media_type=pages.media_type(name))
-    except UnknownPage as error:
-        return Payload(status=404, content=str(error).encode(), media_type="text/plain")
+    def _document(self, name: str) -> Payload:
+        try:
+            content, media_type = self._backend.documents.read(name)
+        except UnknownPage as error:
+            return Payload(status=404, content=str(error).encode(), media_type="text/plain")
+        return Payload(content=content, media_type=media_type)
 
 
 def _plain_error(fault: Answer) -> Payload:
@@ -145,4 +174,6 @@ def _plain_error(fault: Answer) -> Payload:
 
 
 def _payload(reply: Reply) -> Payload:
-    return Payload(status=reply.status, content=json.dumps(reply.body, ensure_ascii=False).encode())
+    return Payload(
+        status=reply.status, content=reply.content, media_type=reply.media_type, headers=reply.headers
+    )

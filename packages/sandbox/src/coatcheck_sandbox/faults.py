@@ -24,8 +24,14 @@ class Operation(StrEnum):
     """Create a job."""
     QUERY = "query"
     """Ask for a job."""
+    RESULT = "result"
+    """Fetch the result of a job, where that is another request than the query."""
+    CANCEL = "cancel"
+    """Cancel a job."""
     DOWNLOAD = "download"
     """Fetch one of the sandbox's own pages."""
+    OTHER = "other"
+    """What is about no job, such as a request for a token."""
 
 
 class When(StrEnum):

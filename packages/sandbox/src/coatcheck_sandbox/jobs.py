@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from coatcheck_sandbox.errors import DocumentUnreadable
+from coatcheck_sandbox.errors import DocumentUnreadable, RequestRefused
 from coatcheck_sandbox.recognize import Recognition, Recognizer
 
 _WAITING_SHARE = 0.25
@@ -26,21 +26,7 @@ class State(StrEnum):
     IN_PROGRESS = "in_progress"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-
-
-@frozen(kw_only=True)
-class Upload:
-    """What a creating request brought."""
-
-    name: str
-    """The file name the caller gave."""
-    content: bytes = field(repr=False)
-    model: str
-
-    @property
-    def digest(self) -> str:
-        """The SHA-256 of the content, in hexadecimal."""
-        return hashlib.sha256(self.content).hexdigest()
+    CANCELED = "canceled"
 
 
 @frozen(kw_only=True)
@@ -52,13 +38,37 @@ class Failure:
 
 
 @frozen(kw_only=True)
+class Upload:
+    """What a creating request brought."""
+
+    name: str
+    """The file name the caller gave."""
+    content: bytes = field(repr=False)
+    model: str
+    failure: Failure | None = None
+    """What the job will fail with, as when the document can't be fetched."""
+    token: str | None = None
+    """The caller's idempotency key: the same one brings the same job."""
+    reference: str | None = None
+    """The caller's own name for the job, by which some providers find it."""
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the content, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@frozen(kw_only=True)
 class Snapshot:
     """A job as seen at one time, for a protocol to put into its words."""
 
     job_id: str
+    name: str
+    """The document's file name."""
     model: str
     created_at: datetime
     state: State
+    reference: str | None = None
     recognition: Recognition | None = None
     """Set when the job has succeeded, unless a fault hides it."""
     failure: Failure | None = None
@@ -84,6 +94,7 @@ class Job:
     """How long after its creation queries don't find it."""
     planned_failure: Failure | None
     """What it will fail with, whatever the document; None lets recognition decide."""
+    reference: str | None
     recognition: Future[Recognition]
 
 
@@ -106,6 +117,8 @@ class Jobs:
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
         self._recognitions: dict[str, Future[Recognition]] = {}
+        self._tokens: dict[str, str] = {}
+        self._canceled: set[str] = set()
         # One thread: an engine uses all cores it may for one document.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sandbox-recognize")
 
@@ -127,9 +140,18 @@ class Jobs:
     def create(
         self, upload: Upload, *, hidden: timedelta = timedelta(0), planned_failure: Failure | None = None
     ) -> Job:
-        """A new job for a document, whose recognition is under way."""
+        """A new job for a document, whose recognition is under way; the old one for a token that is known.
+
+        Raises:
+            RequestRefused: the token belongs to another document.
+        """
         digest = upload.digest
         with self._lock:
+            if upload.token is not None and upload.token in self._tokens:
+                known = self._jobs[self._tokens[upload.token]]
+                if known.digest != digest or known.name != upload.name:
+                    raise RequestRefused(400, "idempotency_mismatch", "the token belongs to another document")
+                return known
             if digest not in self._recognitions:
                 self._recognitions[digest] = self._reader.submit(
                     self._recognizer, upload.content, upload.name
@@ -143,11 +165,27 @@ class Jobs:
                 created_seconds=self._clock(),
                 delay_seconds=self._delay.total_seconds(),
                 hidden_seconds=hidden.total_seconds(),
-                planned_failure=planned_failure,
+                planned_failure=planned_failure or upload.failure,
+                reference=upload.reference,
                 recognition=self._recognitions[digest],
             )
             self._jobs[job.job_id] = job
+            if upload.token is not None:
+                self._tokens[upload.token] = job.job_id
         return job
+
+    def find(self, reference: str) -> Job | None:
+        """The job that its creator gave this reference; None if there is none."""
+        with self._lock:
+            return next((job for job in self._jobs.values() if job.reference == reference), None)
+
+    def cancel(self, job: Job) -> bool:
+        """Cancel a job; False if it had ended before, which changes nothing."""
+        if self._outcome(job)[0] in {State.SUCCEEDED, State.FAILED, State.CANCELED}:
+            return False
+        with self._lock:
+            self._canceled.add(job.job_id)
+        return True
 
     def get(self, job_id: str) -> Job | None:
         """The job with this id, hidden or not; None if there is none."""
@@ -163,9 +201,11 @@ class Jobs:
         state, recognition, failure = self._outcome(job)
         return Snapshot(
             job_id=job.job_id,
+            name=job.name,
             model=job.model,
             created_at=job.created_at,
             state=state,
+            reference=job.reference,
             recognition=recognition,
             failure=failure,
         )
@@ -190,6 +230,8 @@ class Jobs:
         """Forget all jobs, as a provider does after its retention time."""
         with self._lock:
             self._jobs.clear()
+            self._tokens.clear()
+            self._canceled.clear()
 
     def close(self) -> None:
         """Stop reading documents; one that is being read is finished in the background."""
@@ -199,11 +241,12 @@ class Jobs:
         return self._clock() - job.created_seconds
 
     def _outcome(self, job: Job) -> tuple[State, Recognition | None, Failure | None]:
+        if job.job_id in self._canceled:
+            return State.CANCELED, None, None
         age_seconds = self._age_seconds(job)
-        if age_seconds < job.delay_seconds * _WAITING_SHARE:
-            return State.WAITING, None, None
         if age_seconds < job.delay_seconds:
-            return State.IN_PROGRESS, None, None
+            waiting = age_seconds < job.delay_seconds * _WAITING_SHARE
+            return State.WAITING if waiting else State.IN_PROGRESS, None, None
         if job.planned_failure is not None:
             return State.FAILED, None, job.planned_failure
         if not job.recognition.done() or job.recognition.cancelled():

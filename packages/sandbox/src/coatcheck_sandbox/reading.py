@@ -32,12 +32,24 @@ class Line:
         return (self.top + self.bottom) / 2
 
 
-def read_blocks(lines: Sequence[Line]) -> tuple[str, ...]:
-    """The texts of a page's paragraphs, in reading order, each with its lines separated by newlines."""
+@frozen(kw_only=True)
+class Block:
+    """A paragraph; coordinates as those of its lines, all 0 if nobody knows."""
+
+    text: str
+    """Its lines, separated by newlines."""
+    left: float = 0.0
+    top: float = 0.0
+    right: float = 0.0
+    bottom: float = 0.0
+
+
+def read_blocks(lines: Sequence[Line]) -> tuple[Block, ...]:
+    """A page's paragraphs, in reading order."""
     if not lines:
         return ()
     height = statistics.median(line.height for line in lines)
-    blocks: list[str] = []
+    blocks: list[Block] = []
     for part in _parts(lines, height):
         blocks.extend(_paragraphs(part, height))
     return tuple(blocks)
@@ -98,18 +110,27 @@ def _horizontal_cuts(ordered: Sequence[Line]) -> list[int]:
     return cuts
 
 
-def _paragraphs(lines: Sequence[Line], height: float) -> list[str]:
-    rows = _rows(lines)
-    texts: list[list[str]] = []
+def _paragraphs(lines: Sequence[Line], height: float) -> list[Block]:
+    paragraphs: list[list[list[Line]]] = []
     previous: list[Line] | None = None
-    for row in rows:
-        text = " ".join(line.text for line in row)
+    for row in _rows(lines):
         gap = 0.0 if previous is None else row[0].top - previous[0].bottom
         if previous is None or gap >= height * 0.5:
-            texts.append([])
-        texts[-1].append(text)
+            paragraphs.append([])
+        paragraphs[-1].append(row)
         previous = row
-    return ["\n".join(block) for block in texts]
+    return [_block(rows) for rows in paragraphs]
+
+
+def _block(rows: Sequence[Sequence[Line]]) -> Block:
+    lines = [line for row in rows for line in row]
+    return Block(
+        text="\n".join(" ".join(line.text for line in row) for row in rows),
+        left=min(line.left for line in lines),
+        top=min(line.top for line in lines),
+        right=max(line.right for line in lines),
+        bottom=max(line.bottom for line in lines),
+    )
 
 
 def _rows(lines: Sequence[Line]) -> list[list[Line]]:

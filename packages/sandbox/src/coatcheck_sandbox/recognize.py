@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from attrs import frozen
 
 from coatcheck_sandbox.errors import DocumentUnreadable, EngineMissing
-from coatcheck_sandbox.reading import Line, read_blocks
+from coatcheck_sandbox.reading import Block, Line, read_blocks
 
 _PDF_DOTS_PER_POINT = 150 / 72
 _MAX_THREADS = 2
@@ -21,11 +21,36 @@ _MODULES = ("rapidocr", "onnxruntime", "pypdfium2")
 
 
 @frozen(kw_only=True)
+class RecognizedPage:
+    """What was read on one page."""
+
+    blocks: tuple[Block, ...] = ()
+    """The paragraphs in reading order."""
+    width: float = 0.0
+    """In pixels, as the coordinates of the blocks; 0 if nobody knows."""
+    height: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The page's text, paragraphs separated by an empty line."""
+        return "\n\n".join(block.text for block in self.blocks)
+
+
+@frozen(kw_only=True)
 class Recognition:
     """What was read in a document."""
 
-    blocks: tuple[str, ...]
-    """The paragraphs in reading order, of all pages."""
+    pages: tuple[RecognizedPage, ...]
+
+    @classmethod
+    def of(cls, *paragraphs: str) -> "Recognition":
+        """A document of one page with these paragraphs."""
+        return cls(pages=(RecognizedPage(blocks=tuple(Block(text=each) for each in paragraphs)),))
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The paragraphs in reading order, of all pages."""
+        return tuple(block.text for page in self.pages for block in page.blocks)
 
     @property
     def text(self) -> str:
@@ -48,7 +73,7 @@ class Recognizer(Protocol):
 def describe(content: bytes, name: str) -> Recognition:
     """The name, size and digest of a document instead of its text: works without an engine, and at once."""
     digest = hashlib.sha256(content).hexdigest()
-    return Recognition(blocks=(f"{name}: {len(content)} bytes", f"sha256 {digest}"))
+    return Recognition.of(f"{name}: {len(content)} bytes", f"sha256 {digest}")
 
 
 class _Found(Protocol):
@@ -80,10 +105,16 @@ class Ocr:
         Raises:
             DocumentUnreadable: it is neither an image nor a PDF, or it is damaged.
         """
-        blocks: list[str] = []
-        for image in _open(content, name):
-            blocks.extend(read_blocks(self._find_lines(image)))
-        return Recognition(blocks=tuple(blocks))
+        return Recognition(
+            pages=tuple(
+                RecognizedPage(
+                    blocks=read_blocks(self._find_lines(image)),
+                    width=float(image.width),
+                    height=float(image.height),
+                )
+                for image in _open(content, name)
+            )
+        )
 
     def _find_lines(self, image: object) -> list[Line]:
         pixels = importlib.import_module("numpy").asarray(image)[:, :, ::-1]

@@ -13,13 +13,14 @@ import uvicorn
 
 from coatcheck_sandbox.app import build_app
 from coatcheck_sandbox.backend import Backend
+from coatcheck_sandbox.documents import Documents
 from coatcheck_sandbox.errors import NotRunning
 from coatcheck_sandbox.faults import Operation
-from coatcheck_sandbox.gitee import GiteeProtocol
 from coatcheck_sandbox.jobs import Jobs
 from coatcheck_sandbox.log import LoggedRequest, RequestLog
 from coatcheck_sandbox.plan import FaultPlan
 from coatcheck_sandbox.protocol import WireProtocol
+from coatcheck_sandbox.providers import all_protocols
 from coatcheck_sandbox.recognize import Ocr, Recognizer
 from coatcheck_sandbox.stalls import Stalls
 from coatcheck_sandbox.wire import SocketProtocol
@@ -76,8 +77,9 @@ class SandboxServer:
         self.jobs = Jobs(recognizer or Ocr(), delay=delay, clock=clock)
         self.faults = FaultPlan(seed)
         self.log = RequestLog()
+        self.documents = Documents()
         self._stalls = Stalls()
-        self._protocols = [GiteeProtocol()] if protocols is None else list(protocols)
+        self._protocols = all_protocols() if protocols is None else list(protocols)
         self._port = port
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -117,7 +119,9 @@ class SandboxServer:
         """
         if self._server is not None:
             raise NotRunning("a sandbox can be started once; make a new one")
-        backend = Backend(jobs=self.jobs, faults=self.faults, log=self.log, stalls=self._stalls)
+        backend = Backend(
+            jobs=self.jobs, documents=self.documents, faults=self.faults, log=self.log, stalls=self._stalls
+        )
         config = uvicorn.Config(
             build_app(backend, self._protocols),
             http=SocketProtocol,
@@ -154,8 +158,13 @@ class SandboxServer:
         self.jobs.close()
 
     def page_url(self, name: str) -> str:
-        """Where a page is served, for clients that take documents from URLs."""
+        """Where a page, or a document given to `serve`, is served, for clients that take documents from URLs."""
         return f"{self.url}/pages/{name}"
+
+    def serve(self, name: str, content: bytes, media_type: str) -> str:
+        """Serve a document beside the pages; the URL where it is."""
+        self.documents.add(name, content, media_type)
+        return self.page_url(name)
 
     def creating_requests(self, document: str) -> int:
         """How many requests asked for a job for a document, given by its file name or its SHA-256.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -11,6 +12,10 @@ import attrs
 from attrs import frozen
 
 __all__ = ["Slot", "document_slots", "nested_slots", "slots"]
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]")
+"""Of a server, or of a bucket such as ``s3://bucket/key``."""
 
 
 @frozen
@@ -43,7 +48,7 @@ def _with(params: object, name: str, value: object) -> object:
 
 
 def _is_url(value: object) -> bool:
-    return isinstance(value, str) and value.startswith(("http://", "https://"))
+    return isinstance(value, str) and _URL.match(value) is not None
 
 
 def _slot(params: object, name: str, wrap: Callable[[Any], object]) -> Slot:

@@ -15,6 +15,7 @@ from attrs import field, frozen
 from coatcheck.errors import ConfigurationError
 from coatcheck.handler import AnyHandler, Handler
 from coatcheck.secret import Secret
+from coatcheck_conformance.handler.replies import Received
 from coatcheck_conformance.handler.script import Script
 from coatcheck_conformance.handler.shapes import document_slots, nested_slots, slots
 from coatcheck_conformance.rules import Identity
@@ -73,6 +74,9 @@ class HandlerSpec:
     """The secrets of each account, as plain text; None takes the fields of the accounts that are a `Secret`."""
     creating: Callable[[str, str], bool] = field(default=_posts, kw_only=True)
     """Whether a request of this method and path, which is not among `Script.served`, creates a job: any POST."""
+    creating_request: Callable[[Received], bool] | None = field(default=None, kw_only=True)
+    """Takes the place of `creating` where method and path don't tell: where one path serves all, and a header or
+    the body says what is wanted."""
     not_created_statuses: Collection[int] = field(default=(), kw_only=True)
     """Statuses of 500 and more that the provider documents as "not created"."""
     patience: timedelta = field(default=timedelta(seconds=10), kw_only=True)
@@ -107,6 +111,12 @@ class HandlerSpec:
             message = f"{self.factory!r} made {made!r}, which is no coatcheck.Handler"
             raise ConfigurationError(message)
         return made
+
+    def creates(self, request: Received) -> bool:
+        """Whether a request, which is not among `Script.served`, creates a job."""
+        if self.creating_request is not None:
+            return self.creating_request(request)
+        return self.creating(request.method, request.path)
 
     def problems(self) -> Sequence[str]:
         """Return what makes it unusable, a line each, with what to do."""

@@ -109,7 +109,7 @@ class Trial:
         served = self._served(request)
         if served is not None:
             return self.spoiled or served
-        if self._submitting and not self.spec.creating(request.method, request.path):
+        if self._submitting and not self.spec.creates(request):
             return _NOT_SERVED
         return self._reply
 
@@ -235,7 +235,7 @@ class Trial:
             answer=answer,
             error=error,
             requests=requests,
-            creating=[each for each in requests if self.spec.creating(each.method, each.path)],
+            creating=[each for each in requests if self.spec.creates(each)],
             claim=claim or Claim(),
             seconds=seconds,
             gave_up=scope.expired(),

@@ -6,6 +6,7 @@ sandbox's choice, so that a client meets all of them.
 """
 
 import hmac
+from collections.abc import Mapping
 from typing import ClassVar
 
 from starlette.datastructures import UploadFile
@@ -13,15 +14,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from coatcheck_sandbox.errors import RequestRefused
+from coatcheck_sandbox.faults import Operation
 from coatcheck_sandbox.jobs import Snapshot, State, Upload
 from coatcheck_sandbox.protocol import Reply, WireProtocol
 from coatcheck_sandbox.recognize import Recognition
+
+__all__ = ["GiteeProtocol"]
 
 _STATUS_WORDS = {
     State.WAITING: "waiting",
     State.IN_PROGRESS: "in_progress",
     State.SUCCEEDED: "success",
     State.FAILED: "failure",
+    State.CANCELED: "cancelled",
 }
 
 
@@ -29,8 +34,10 @@ class GiteeProtocol(WireProtocol):
     """Speaks as `https://ai.gitee.com/v1` does, under `/gitee/v1`."""
 
     prefix: ClassVar[str] = "/gitee/v1"
-    submit_path: ClassVar[str] = "/async/documents/parse"
-    query_path: ClassVar[str] = "/task/{job_id}"
+    routes: ClassVar[Mapping[str, Operation]] = {
+        "POST /async/documents/parse": Operation.SUBMIT,
+        "GET /task/{job_id}": Operation.QUERY,
+    }
 
     def __init__(self, *, key: str = "sandbox-key") -> None:
         self._key = key
@@ -54,7 +61,7 @@ class GiteeProtocol(WireProtocol):
         except (HTTPException, ValueError) as error:
             raise RequestRefused(400, "invalid_form", f"the form can't be read: {error}") from error
 
-    def render_created(self, snapshot: Snapshot) -> Reply:
+    def render_created(self, snapshot: Snapshot, request: Request) -> Reply:
         """The id and the first status."""
         return Reply(
             body={
@@ -65,7 +72,7 @@ class GiteeProtocol(WireProtocol):
             }
         )
 
-    def render_job(self, snapshot: Snapshot) -> Reply:
+    def render_job(self, snapshot: Snapshot, request: Request) -> Reply:
         """The status; `output` is null until the job has succeeded, `error` is null until it has failed."""
         body: dict[str, object] = {
             "task_id": snapshot.job_id,
