@@ -7,7 +7,7 @@ value), dates and times (ISO 8601), `timedelta` (seconds), `UUID` and `Decimal` 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -146,14 +146,14 @@ def _validated(value: Any, wanted: Any) -> object:  # noqa: ANN401 - a pydantic 
 
 
 def problems_of(
-    error: BaseException, path: str, *, trusted: type[BaseException] | None = None
+    error: BaseException, path: str, *, trusted: Collection[type[BaseException]] = ()
 ) -> list[tuple[str, str]]:
     """Return what is wrong as pairs of path and reason. No value is quoted: it may be secret.
 
-    Errors of the class `trusted` say themselves what is wrong.
+    Errors of exactly these classes say themselves what is wrong.
     """
     return [
-        (where, str(what) if trusted and type(what) is trusted else _told(what, wanted))
+        (where, str(what) if type(what) in trusted else _told(what, wanted))
         for where, what, wanted in _leaves(error, path, None)
     ]
 

@@ -14,6 +14,7 @@ from attrs import field, fields, frozen
 
 from coatcheck import codec
 from coatcheck.errors import (
+    CallbackRejected,
     ConfigurationError,
     InvalidParams,
     InvalidTransition,
@@ -43,6 +44,8 @@ R = TypeVar("R")
 _new_identity, _new_route = constructor(Identity), constructor(Route)
 
 CALLBACK_TIMEOUT_SECONDS = 10.0
+MAX_EXTERNAL_ID_CHARACTERS = 1024
+"""What a callback names and is longer is no job's id."""
 FIRST_LOOK = timedelta(milliseconds=20)
 """How soon `wait` looks again at first; it then looks ever more rarely."""
 LAST_LOOK = timedelta(seconds=1)
@@ -584,5 +587,17 @@ class Manager:
             CALLBACK_TIMEOUT_SECONDS,
         )
         for external_id in callback.external_task_ids:
+            _check_external_id(external_id)
+        for external_id in callback.external_task_ids:
             await self._store.nudge(handler_key, external_id)
         return callback
+
+
+def _check_external_id(external_id: str) -> None:
+    """Refuse what no store can hold, whoever sent it: stores remember ids that they do not know yet."""
+    unsound = external_id.encode("utf-8", "ignore").decode("utf-8") != external_id
+    if not external_id.strip() or unsound or len(external_id) > MAX_EXTERNAL_ID_CHARACTERS:
+        message = (
+            f"the callback names {external_id[:40]!r}, of {len(external_id)} characters, which is no job's id"
+        )
+        raise CallbackRejected(message)

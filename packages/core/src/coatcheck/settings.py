@@ -81,6 +81,8 @@ def parse_rate(text: str) -> Rate:
         raise ConfigurationError(f"{text!r} is no rate: {error}") from error
 
 
+_OWN_WORDS = (InvalidParams, ConfigurationError)
+"""What a settings class raises for people to read: its author quotes no secret."""
 Parts: TypeAlias = Mapping[object, Callable[[object], object]]
 """What makes the parts of settings that are things themselves, by the type of their field."""
 
@@ -120,7 +122,7 @@ def structure_settings(
         return converter.structure(dict(raw), kind)
     except Exception as error:  # noqa: BLE001 - classes' own validators raise what they like
         # not chained: the causes quote values
-        told = "; ".join(f"{where}: {why}" for where, why in problems_of(error, path, trusted=InvalidParams))
+        told = "; ".join(f"{where}: {why}" for where, why in problems_of(error, path, trusted=_OWN_WORDS))
         message = f"{owner} cannot take its {path}: {told}"
         raise ConfigurationError(message) from None
 

@@ -31,7 +31,7 @@ class OcrHandler(JobHandler[OcrRequest]):
     `build_query`.
     """
 
-    supports: ClassVar[AbstractSet[str]] = frozenset(_CHOICES)
+    supports: AbstractSet[str] = frozenset(_CHOICES)
     """Which of these choices of a request the provider has."""
     formats: ClassVar[AbstractSet[OutputFormat]] = frozenset({OutputFormat.MARKDOWN, OutputFormat.TEXT})
     """Which outputs it can give."""

@@ -36,6 +36,7 @@ from coatcheck_http.redaction import redact, short
 from coatcheck_http.retry_after import parse_retry_after
 from coatcheck_http.settings import HttpSettings
 from coatcheck_http.statuses import JobState, StatusMap
+from coatcheck_http.templates import RequestTemplate, check_paths, split_paths
 from coatcheck_http.tokens import MintedToken, TokenCache
 from coatcheck_http.urls import check_document_url, origin_of, refuse_local, segment, shown
 
@@ -64,6 +65,7 @@ __all__ = [
     "PreparedContext",
     "ProviderError",
     "ProviderFacts",
+    "RequestTemplate",
     "StatusMap",
     "TokenCache",
     "UnreadableAnswer",
@@ -76,6 +78,7 @@ __all__ = [
     "check_ed25519",
     "check_hmac_sha256",
     "check_own_callback",
+    "check_paths",
     "check_shared_header",
     "check_standard_webhook",
     "check_timestamp",
@@ -94,4 +97,5 @@ __all__ = [
     "short",
     "shown",
     "signature_bytes",
+    "split_paths",
 ]

@@ -77,9 +77,9 @@ class HttpAdapter(Handler[P]):
     """Codes in error bodies that mean "not created" though their class alone would not prove it."""
     error_codes: ClassVar[Mapping[str, ErrorClass]] = {}
     """What the provider's codes mean; goes before words in codes and the HTTP status."""
-    error_code_paths: ClassVar[tuple[str, ...]] = ("error.code", "error.type", "code", "error_code", "error")
+    error_code_paths: tuple[str, ...] = ("error.code", "error.type", "code", "error_code", "error")
     """Where error bodies have their code; the first that is not empty counts."""
-    error_message_paths: ClassVar[tuple[str, ...]] = (
+    error_message_paths: tuple[str, ...] = (
         "error.message", "message", "error_msg", "msg", "detail", "error_description", "error",
     )  # fmt: skip
     """Where error bodies have their message."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import suppress
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from coatcheck.handler import QueryContext
 from coatcheck.results import QueryResult, SubmitResult
@@ -25,22 +25,22 @@ P = TypeVar("P", contravariant=True)  # noqa: PLC0105 - named as in `Handler`
 class JobHandler(HttpHandler[P]):
     """A handler whose provider gives jobs ids and status words.
 
-    Subclasses write `build_submit` and `read_result`, and say the rest in attributes. What differs is
+    Subclasses write `build_submit` and `read_result`, and say the rest in attributes of the class. What differs is
     overridden: `create_query_params` and `build_query` for what a query needs beyond the id (a region, a URL of
     the provider's), `read_failure`, `read_progress`, `parse_query`.
     """
 
-    statuses: ClassVar[StatusMap]
+    statuses: StatusMap
     """The provider's status words."""
-    status_paths: ClassVar[tuple[str, ...]] = ("status",)
+    status_paths: tuple[str, ...] = ("status",)
     """Where answers have the status word."""
-    id_paths: ClassVar[tuple[str, ...]] = ("id",)
+    id_paths: tuple[str, ...] = ("id",)
     """Where the answer to a submission has the job's id."""
-    query_path: ClassVar[str] = "/{id}"
+    query_path: str = "/{id}"
     """Where a GET asks for a job; ``{id}`` is its id."""
-    failure_code_paths: ClassVar[tuple[str, ...]] = ("error.code", "error.type", "error_code", "code")
+    failure_code_paths: tuple[str, ...] = ("error.code", "error.type", "error_code", "code")
     """Where the answer about a failed job has a code."""
-    failure_message_paths: ClassVar[tuple[str, ...]] = (
+    failure_message_paths: tuple[str, ...] = (
         "error.message", "error_message", "message", "error", "detail",
     )  # fmt: skip
     """Where the answer about a failed job says why."""
