@@ -13,6 +13,7 @@ import pytest
 from workspace import MEMBERS, ROOT, Member
 
 ROOMS = (
+    "lazy",
     "errors",
     "evolving",
     "task",

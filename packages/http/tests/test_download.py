@@ -7,7 +7,7 @@ from typing import TypeAlias
 import pytest
 
 from coatcheck_http import AddressGuard, AddressRefused, Downloader, DownloadFailed, HttpSettings
-from coatcheck_http.download import _hop
+from coatcheck_http.download import hop
 from coatcheck_http.testing import Ending, Reply, ScriptedServer
 
 Open: TypeAlias = Callable[..., Awaitable[Downloader]]
@@ -217,11 +217,11 @@ async def test_what_breaks_off_or_is_too_large_is_not_taken(
 
 def test_https_is_not_left() -> None:
     """A redirect from https to http is refused; one to another place by https is not."""
-    assert _hop("https://a.example/x/y", "../z?q=1") == "https://a.example/z?q=1"
-    assert _hop("http://a.example/", "https://b.example/") == "https://b.example/"
+    assert hop("https://a.example/x/y", "../z?q=1") == "https://a.example/z?q=1"
+    assert hop("http://a.example/", "https://b.example/") == "https://b.example/"
     for location in ("http://a.example/", "HTTP://a.example/", "ftp://a.example/"):
         with pytest.raises(AddressRefused, match="away from https"):
-            _hop("https://a.example/", location)
+            hop("https://a.example/", location)
 
 
 async def test_a_limit_of_its_own_can_be_given(opened: Open) -> None:

@@ -6,8 +6,9 @@ it asks, too. Names are imported when they are first used: the plugin module bes
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from coatcheck.lazy import lazy_names
 
 if TYPE_CHECKING:
     from coatcheck_admissions.adaptive import AdaptiveRate, adaptive_rate
@@ -31,27 +32,14 @@ __all__ = [
     "time_window",
 ]
 
-_HOMES = {
-    "adaptive": ("AdaptiveRate", "adaptive_rate"),
-    "breaker": ("CircuitBreaker", "circuit_breaker"),
-    "budget": ("DailyBudget", "daily_budget"),
-    "hours": ("TimeWindow", "time_window"),
-    "shares": ("FairShare", "fair_share"),
-    "wrapping": ("Wrapping",),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its module."""
-    if name not in _HOME_OF:
-        message = f"module 'coatcheck_admissions' has no attribute {name!r}"
-        raise AttributeError(message)
-    value: object = getattr(import_module(f"coatcheck_admissions.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """List the public names too."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".adaptive": ("AdaptiveRate", "adaptive_rate"),
+        ".breaker": ("CircuitBreaker", "circuit_breaker"),
+        ".budget": ("DailyBudget", "daily_budget"),
+        ".hours": ("TimeWindow", "time_window"),
+        ".shares": ("FairShare", "fair_share"),
+        ".wrapping": ("Wrapping",),
+    },
+)

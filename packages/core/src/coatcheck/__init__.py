@@ -6,8 +6,9 @@ coatcheck durably tracks jobs at external providers behind a "submit once, query
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from coatcheck.lazy import lazy_names
 
 if TYPE_CHECKING:
     from coatcheck.app import App
@@ -174,20 +175,12 @@ _ROOMS = {
     "task": ("JSON", "CancelOutcome", "QueryParams", "Status", "Task", "TaskError"),
     "worker": ("Worker", "WorkerSettings"),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_TOLD = {name for names in _ROOMS.values() for name in names}
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its room."""
-    if name not in __all__:
-        message = f"module 'coatcheck' has no attribute {name!r}"
-        raise AttributeError(message)
-    room = importlib.import_module(f"coatcheck.{_ROOM_OF.get(name, 'errors')}")
-    value: object = getattr(room, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """List the public names too."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        **{f".{room}": names for room, names in _ROOMS.items()},
+        ".errors": [name for name in __all__ if name not in _TOLD],
+    },
+)

@@ -5,8 +5,9 @@ Names are imported when they are first used: the plugin module beside this one m
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from coatcheck.lazy import lazy_names
 
 if TYPE_CHECKING:
     from coatcheck_handler_ocr.archives import ArchiveLimits, ArchiveRefused, read_markdown
@@ -35,28 +36,15 @@ __all__ = [
     "read_markdown",
 ]
 
-_HOMES = {
-    "coatcheck_handler_ocr.archives": ("ArchiveLimits", "ArchiveRefused", "read_markdown"),
-    "coatcheck_handler_ocr.gitee": ("GiteeOcr", "GiteeOcrSettings"),
-    "coatcheck_handler_ocr.handler": ("OcrHandler",),
-    "coatcheck_handler_ocr.request": ("OcrRequest", "OutputFormat"),
-    "coatcheck_handler_ocr.result": ("OcrAsset", "OcrBlock", "OcrPage", "OcrResult"),
-    "coatcheck_handler_ocr.sources": ("OcrSources",),
-    "coatcheck_http": ("ApiKey", "HttpSettings"),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
-    if name not in _HOME_OF:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-    found: object = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    """List the public names, imported or not."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".archives": ("ArchiveLimits", "ArchiveRefused", "read_markdown"),
+        ".gitee": ("GiteeOcr", "GiteeOcrSettings"),
+        ".handler": ("OcrHandler",),
+        ".request": ("OcrRequest", "OutputFormat"),
+        ".result": ("OcrAsset", "OcrBlock", "OcrPage", "OcrResult"),
+        ".sources": ("OcrSources",),
+        "coatcheck_http": ("ApiKey", "HttpSettings"),
+    },
+)

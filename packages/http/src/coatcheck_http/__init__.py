@@ -34,6 +34,7 @@ from coatcheck_http.jobs import JobHandler
 from coatcheck_http.messages import FilePart, HttpRequest, HttpResponse
 from coatcheck_http.redaction import redact, short
 from coatcheck_http.retry_after import parse_retry_after
+from coatcheck_http.saving import SavedFile
 from coatcheck_http.settings import HttpSettings
 from coatcheck_http.statuses import JobState, StatusMap
 from coatcheck_http.templates import RequestTemplate, check_paths, split_paths
@@ -66,6 +67,7 @@ __all__ = [
     "ProviderError",
     "ProviderFacts",
     "RequestTemplate",
+    "SavedFile",
     "StatusMap",
     "TokenCache",
     "UnreadableAnswer",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import re
+from collections.abc import Mapping
 from email.message import Message
 from http import HTTPStatus
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urljoin
 
 import httpx
@@ -18,13 +19,14 @@ from coatcheck_http.addresses import AddressGuard
 from coatcheck_http.bodies import ACCEPTED_ENCODINGS
 from coatcheck_http.errors import AddressRefused, DownloadFailed, UnreadableAnswer
 from coatcheck_http.messages import HttpResponse
+from coatcheck_http.saving import SavedFile, save
 from coatcheck_http.settings import HttpSettings
 from coatcheck_http.urls import check_document_url, shown
 from coatcheck_http.wire import USER_AGENT, read_answer, timeouts, tls_context
 
-__all__ = ["Download", "Downloader"]
+__all__ = ["REDIRECTS", "Download", "Downloader", "hop"]
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 _DEFAULT_TYPE = "application/octet-stream"
 
@@ -62,8 +64,12 @@ def _content_type(response: HttpResponse, file_name: str) -> str:
     return mimetypes.guess_type(file_name)[0] or _DEFAULT_TYPE
 
 
-def _hop(here: str, location: str) -> str:
-    """Return where a redirect leads, unless it leaves https."""
+def hop(here: str, location: str) -> str:
+    """Return where a redirect leads.
+
+    Raises:
+        AddressRefused: away from https.
+    """
     there = urljoin(here, location)
     if here.lower().startswith("https:") and not there.lower().startswith("https:"):
         message = f"{shown(here)} redirects to {shown(there)}, away from https"
@@ -111,21 +117,61 @@ class Downloader:
         """
         try:
             async with asyncio.timeout(self.settings.exchange_timeout.total_seconds()):
-                return await self._follow(url, limit_bytes or self.settings.max_download_bytes)
+                return await self._fetch(url, limit_bytes or self.settings.max_download_bytes)
         except (httpx.TransportError, TimeoutError) as error:
             what = str(error) or type(error).__name__
             raise DownloadFailed(f"{shown(url)} cannot be fetched: {what}", code="download_failed") from error
         except UnreadableAnswer as error:
             raise DownloadFailed(f"{shown(url)}: {error}", code=error.code, final=True) from error
 
-    async def _follow(self, url: str, limit_bytes: int) -> Download:
+    async def save(self, url: str, path: Path, *, limit_bytes: int | None = None) -> SavedFile:
+        """Stream what is at `url` into a file, going on where an earlier call broke off; see `saving.save`.
+
+        Redirects are followed, each of which is checked like the URL itself.
+
+        Raises:
+            AddressRefused: it leads to an address that is not public, or from https to http.
+            DownloadFailed: it cannot be had; `final` tells whether trying again is of no use.
+            OSError: it cannot be written.
+        """
+
+        async def ask(headers: Mapping[str, str]) -> httpx.Response:
+            return await self.open_url(url, headers)
+
+        return await save(
+            ask,
+            path,
+            shown=shown(url),
+            limit_bytes=limit_bytes or self.settings.max_download_bytes,
+            seconds=self.settings.exchange_timeout.total_seconds(),
+        )
+
+    async def open_url(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
+        """Return the answer at `url`, or where it redirects to, before its unpacked body is read.
+
+        The caller closes it, and bounds the time.
+
+        Raises:
+            AddressRefused: it leads to an address that is not public, or from https to http.
+            DownloadFailed: it is no URL, or redirects too often.
+            httpx.TransportError: no answer came.
+        """
+        return (await self._follow(url, {"accept-encoding": "identity", **headers}))[0]
+
+    async def _fetch(self, url: str, limit_bytes: int) -> Download:
+        response, here = await self._follow(url, {"accept-encoding": ACCEPTED_ENCODINGS})
+        return self._accept(await read_answer(response, limit_bytes, here), here)
+
+    async def _follow(self, url: str, headers: Mapping[str, str]) -> tuple[httpx.Response, str]:
+        """Return the answer at the end of all redirects, its body unread, and where that was."""
         here = url
         for _ in range(self.settings.max_redirects + 1):
-            response = await self._get(here, limit_bytes)
-            location = response.header("location")
-            if response.status not in _REDIRECTS or location is None:
-                return self._accept(response, here)
-            here = _hop(here, location)
+            response = await self._get(here, headers)
+            location = response.headers.get("location")
+            if response.status_code not in REDIRECTS or location is None:
+                return response, here
+            await response.aclose()
+            here = hop(here, location)
         message = f"{shown(url)} redirects more than {self.settings.max_redirects} times"
         raise DownloadFailed(message, code="too_many_redirects", final=True)
 
@@ -139,7 +185,7 @@ class Downloader:
             url=url, content=response.body, content_type=_content_type(response, name), file_name=name
         )
 
-    async def _get(self, url: str, limit_bytes: int) -> HttpResponse:
+    async def _get(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
         try:
             check_document_url(url)
             parsed = httpx.URL(url)
@@ -151,14 +197,12 @@ class Downloader:
         failure: httpx.TransportError | None = None
         for address in addresses:
             try:
-                response = await self._send(parsed, address)
+                return await self._send(parsed, address, headers)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
-            else:
-                return await read_answer(response, limit_bytes, url)
         raise failure or DownloadFailed(f"the host {host!r} has no address", code="name_unknown")
 
-    async def _send(self, url: httpx.URL, address: str) -> httpx.Response:
+    async def _send(self, url: httpx.URL, address: str, headers: Mapping[str, str]) -> httpx.Response:
         """Ask the server at `address` for `url`; the certificate and the Host header go by the name."""
         if self._transport is None:
             raise DownloadFailed("the handler is not open; await its open() first", code="not_open")
@@ -172,7 +216,7 @@ class Downloader:
                 "host": url.netloc.decode("ascii"),
                 "user-agent": USER_AGENT,
                 "accept": "*/*",
-                "accept-encoding": ACCEPTED_ENCODINGS,
+                **headers,
             },
             extensions=extensions,
         )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
+import httpx
 from attrs import evolve, fields
 
 from coatcheck.errors import (
@@ -30,11 +32,12 @@ from coatcheck.task import CancelOutcome, QueryParams
 from coatcheck_http.accounts import Accounts, find_account, secrets_of
 from coatcheck_http.adapter import HttpAdapter, PreparedContext
 from coatcheck_http.classify import MENDABLE, ErrorClass, ProviderError
-from coatcheck_http.download import Download, Downloader
+from coatcheck_http.download import REDIRECTS, Download, Downloader, hop
 from coatcheck_http.errors import DownloadFailed, NotSent, OutcomeUnknown, UntrustedUrl
 from coatcheck_http.judging import Verdicts
 from coatcheck_http.messages import HttpRequest, HttpResponse
 from coatcheck_http.redaction import redact, redact_error
+from coatcheck_http.saving import SavedFile, save
 from coatcheck_http.settings import HttpSettings
 from coatcheck_http.urls import shown
 from coatcheck_http.wire import Wire
@@ -73,6 +76,40 @@ class HttpHandler(HttpAdapter[P]):
     async def download(self, url: str, *, limit_bytes: int | None = None) -> Download:
         """Fetch a document or a result without credentials; see `Downloader.fetch` for what it raises."""
         return await self._downloader.fetch(url, limit_bytes=limit_bytes)
+
+    async def save(
+        self, request: HttpRequest | str, path: Path, context: CallContext, *, limit_bytes: int | None = None
+    ) -> SavedFile:
+        """Stream a file to `path`, going on where an earlier call broke off; see `Downloader.save`.
+
+        A URL is fetched without credentials. A request gets them; a redirect of its answer is followed without.
+
+        Raises:
+            UntrustedUrl: the request's URL must not see the credentials.
+            DownloadFailed: it cannot be had; `final` tells whether trying again is of no use.
+            OSError: it cannot be written.
+        """
+        if isinstance(request, str):
+            return await self._downloader.save(request, path, limit_bytes=limit_bytes)
+        bare = await self.authenticate(
+            self._placed(request).with_headers(accept_encoding="identity"), context
+        )
+
+        async def ask(headers: Mapping[str, str]) -> httpx.Response:
+            response = await self._wire.send(evolve(bare, headers={**bare.headers, **headers}))
+            location = response.headers.get("location")
+            if response.status_code not in REDIRECTS or location is None:
+                return response
+            await response.aclose()
+            return await self._downloader.open_url(hop(bare.url, location), headers)
+
+        return await save(
+            ask,
+            path,
+            shown=shown(bare.url),
+            limit_bytes=limit_bytes or self.settings.max_download_bytes,
+            seconds=self.settings.exchange_timeout.total_seconds(),
+        )
 
     async def ask(self, request: HttpRequest, context: CallContext) -> HttpResponse:
         """Send a request that creates nothing, once, with credentials; return the answer whatever its status.
@@ -220,6 +257,11 @@ class HttpHandler(HttpAdapter[P]):
         return self._presented(result, hint, context)
 
     async def _exchange(self, request: HttpRequest, context: CallContext, *, creating: bool) -> HttpResponse:
+        signed = await self.authenticate(self._placed(request), context)
+        return await self._wire.exchange(signed, creating=creating, ensure_held=context.ensure_held)
+
+    def _placed(self, request: HttpRequest) -> HttpRequest:
+        """Return the request, encoded, with its whole URL, which may see the credentials."""
         url = request.url
         if url.startswith("/"):
             url = f"{self.base_url}{url}"
@@ -229,8 +271,7 @@ class HttpHandler(HttpAdapter[P]):
                 "if it is the provider's, name its origin in the setting trusted_origins"
             )
             raise UntrustedUrl(message, code="untrusted_url")
-        signed = await self.authenticate(evolve(request, url=url).encoded(), context)
-        return await self._wire.exchange(signed, creating=creating, ensure_held=context.ensure_held)
+        return evolve(request, url=url).encoded()
 
     def _mended(self, error: ProviderError, context: CallContext) -> bool:
         """Whether refused credentials were dropped and others can be had; else alarm who can mend it."""

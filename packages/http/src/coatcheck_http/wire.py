@@ -162,13 +162,7 @@ class Wire:
         if transport is None:
             raise NotSent("the handler is not open; await its open() first", code="not_open")
         progress = _Progress(ensure_held)
-        made = httpx.Request(
-            request.method,
-            httpx.URL(request.url).copy_merge_params(dict(request.query)) if request.query else request.url,
-            headers={"user-agent": USER_AGENT, "accept-encoding": ACCEPTED_ENCODINGS, **request.headers},
-            content=request.content,
-            extensions={"timeout": dict(timeouts(self.settings)), "trace": progress},
-        )
+        made = self._made(request, trace=progress)
         answered: int | None = None
         try:
             async with asyncio.timeout(self.settings.exchange_timeout.total_seconds()):
@@ -181,3 +175,25 @@ class Wire:
                 raise NotSent(f"nothing was sent: {what}", code="not_sent") from error
             where = "no answer came" if answered is None else f"the answer (HTTP {answered}) broke off"
             raise AnswerLost(f"the request was sent and {where}: {what}", code="answer_lost") from error
+
+    async def send(self, request: HttpRequest) -> httpx.Response:
+        """Send an encoded request that creates nothing; return the answer before its body is read.
+
+        The caller closes it, and bounds the time.
+
+        Raises:
+            NotSent: the wire is not open.
+            httpx.TransportError: no answer came.
+        """
+        if self._asking is None:
+            raise NotSent("the handler is not open; await its open() first", code="not_open")
+        return await self._asking.handle_async_request(self._made(request))
+
+    def _made(self, request: HttpRequest, **extensions: object) -> httpx.Request:
+        return httpx.Request(
+            request.method,
+            httpx.URL(request.url).copy_merge_params(dict(request.query)) if request.query else request.url,
+            headers={"user-agent": USER_AGENT, "accept-encoding": ACCEPTED_ENCODINGS, **request.headers},
+            content=request.content,
+            extensions={"timeout": dict(timeouts(self.settings)), **extensions},
+        )

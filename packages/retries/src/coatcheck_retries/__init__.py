@@ -6,8 +6,9 @@ imported when they are first used: the plugin module beside this one must stay l
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from coatcheck.lazy import lazy_names
 
 if TYPE_CHECKING:
     from coatcheck_retries.handlers import PerHandlerRetry, per_handler
@@ -40,40 +41,27 @@ __all__ = [
     "proportional",
 ]
 
-_HOMES = {
-    "handlers": (
-        "PerHandlerRetry",
-        "per_handler",
-    ),
-    "learning": (
-        "LearnedRetry",
-        "learned",
-    ),
-    "paces": (
-        "EqualJitterRetry",
-        "FixedRetry",
-        "FullJitterRetry",
-        "ProportionalRetry",
-        "equal_jitter",
-        "fixed",
-        "full_jitter",
-        "proportional",
-    ),
-    "pacing": ("PacedRetry",),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its module."""
-    if name not in _HOME_OF:
-        message = f"module 'coatcheck_retries' has no attribute {name!r}"
-        raise AttributeError(message)
-    value: object = getattr(import_module(f"coatcheck_retries.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """List the public names too."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".handlers": (
+            "PerHandlerRetry",
+            "per_handler",
+        ),
+        ".learning": (
+            "LearnedRetry",
+            "learned",
+        ),
+        ".paces": (
+            "EqualJitterRetry",
+            "FixedRetry",
+            "FullJitterRetry",
+            "ProportionalRetry",
+            "equal_jitter",
+            "fixed",
+            "full_jitter",
+            "proportional",
+        ),
+        ".pacing": ("PacedRetry",),
+    },
+)

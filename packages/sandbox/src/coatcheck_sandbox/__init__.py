@@ -2,6 +2,7 @@
 
 from coatcheck_sandbox.errors import (
     DocumentUnreadable,
+    EncoderMissing,
     EngineMissing,
     FaultInvalid,
     NotRunning,
@@ -28,7 +29,8 @@ from coatcheck_sandbox.faults import (
     When,
 )
 from coatcheck_sandbox.fetching import fetch_upload
-from coatcheck_sandbox.jobs import Failure, Snapshot, State, Upload
+from coatcheck_sandbox.filming import Camera, Filmer, film_upload, order_of, sketch
+from coatcheck_sandbox.jobs import Failure, Film, FilmOrder, Snapshot, State, Upload
 from coatcheck_sandbox.log import DocumentStatistics, LoggedRequest
 from coatcheck_sandbox.protocol import Reply, WireProtocol, read_json
 from coatcheck_sandbox.providers import all_protocols
@@ -41,14 +43,19 @@ from coatcheck_sandbox.similarity import character_accuracy
 __all__ = [
     "Answer",
     "Block",
+    "Camera",
     "DocumentStatistics",
     "DocumentUnreadable",
     "Drop",
+    "EncoderMissing",
     "EngineMissing",
     "FailingJob",
     "Failure",
     "Fault",
     "FaultInvalid",
+    "Film",
+    "FilmOrder",
+    "Filmer",
     "GiteeProtocol",
     "HiddenJob",
     "HugeBody",
@@ -81,5 +88,8 @@ __all__ = [
     "character_accuracy",
     "describe",
     "fetch_upload",
+    "film_upload",
+    "order_of",
     "read_json",
+    "sketch",
 ]

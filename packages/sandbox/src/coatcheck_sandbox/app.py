@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coatcheck_sandbox.backend import Backend
 from coatcheck_sandbox.control import PREFIX, Control
-from coatcheck_sandbox.doors import PagesDoor, ProviderDoor
+from coatcheck_sandbox.doors import FilmsDoor, PagesDoor, ProviderDoor
 from coatcheck_sandbox.log import RequestLog
 from coatcheck_sandbox.protocol import WireProtocol
 
@@ -48,5 +48,6 @@ def build_app(backend: Backend, protocols: Iterable[WireProtocol]) -> ASGIApp:
     """The application for these protocols; it needs `wire.SocketProtocol` under it to drop connections."""
     routes = [route for protocol in protocols for route in ProviderDoor(protocol, backend).routes()]
     routes += PagesDoor(backend).routes()
+    routes += FilmsDoor(backend).routes()
     routes += Control(backend).routes()
     return Recorder(Starlette(routes=routes), backend.log)

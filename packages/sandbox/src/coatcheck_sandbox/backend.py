@@ -116,7 +116,12 @@ def _error_payload(fault: Answer, render_error: Callable[[Answer], Payload]) -> 
 
 def _spoil(fault: Fault | None, payload: Payload) -> Response:
     """The true answer, in the form that the fault gives it."""
-    content, status, media_type = payload.content, payload.status, payload.media_type
+    response = _spoiled(fault, payload.content, payload.status, payload.media_type)
+    response.headers.update(payload.headers)
+    return response
+
+
+def _spoiled(fault: Fault | None, content: bytes, status: int, media_type: str) -> Response:
     match fault:
         case SlowBody():
             return SlowResponse(content, status, media_type, fault.seconds)
@@ -129,4 +134,4 @@ def _spoil(fault: Fault | None, payload: Payload) -> Response:
         case HugeBody():
             return HugeResponse(content, status, media_type, fault.size_bytes)
         case _:
-            return payload.response()
+            return Response(content, status, media_type=media_type)

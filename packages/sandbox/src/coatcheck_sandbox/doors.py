@@ -1,5 +1,6 @@
 """The routes by which requests come in: those of each provider, and the pages."""
 
+import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -12,7 +13,7 @@ from coatcheck_sandbox import pages
 from coatcheck_sandbox.backend import Backend, Payload
 from coatcheck_sandbox.errors import RequestRefused, UnknownPage
 from coatcheck_sandbox.faults import Answer, FailingJob, Fault, HiddenJob, NoResult, Operation, StatusWord
-from coatcheck_sandbox.jobs import Failure, Job, State, Upload
+from coatcheck_sandbox.jobs import Failure, Film, Job, State, Upload
 from coatcheck_sandbox.protocol import Reply, WireProtocol
 
 
@@ -62,7 +63,7 @@ class ProviderDoor:
             log.note(entry, job_id=job.job_id)
             snapshot = self._backend.jobs.look_at(job)
             # A fast engine may be done by now; providers answer a submission with the queue all the same.
-            queued = evolve(snapshot, state=State.WAITING, recognition=None, failure=None)
+            queued = evolve(snapshot, state=State.WAITING, result=None, failure=None)
             return _payload(self._protocol.render_created(queued, request))
 
         return await self._backend.serve(fault, create, self._error)
@@ -110,7 +111,7 @@ class ProviderDoor:
         if isinstance(fault, StatusWord):
             snapshot = evolve(snapshot, status_word=fault.word)
         if isinstance(fault, NoResult):
-            snapshot = evolve(snapshot, state=State.SUCCEEDED, recognition=None, failure=None)
+            snapshot = evolve(snapshot, state=State.SUCCEEDED, result=None, failure=None)
         render = {
             Operation.RESULT: self._protocol.render_result,
             Operation.CANCEL: self._protocol.render_canceled,
@@ -167,6 +168,49 @@ class PagesDoor:
         except UnknownPage as error:
             return Payload(status=404, content=str(error).encode(), media_type="text/plain")
         return Payload(content=content, media_type=media_type)
+
+
+class FilmsDoor:
+    """The videos that were made, for whoever knows a job's id, as behind presigned URLs."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def routes(self) -> list[Route]:
+        """The routes to put into an application."""
+        return [Route("/films/{job_id}.mp4", self.download, methods=["GET"])]
+
+    async def download(self, request: Request) -> Response:
+        """The video, or what is asked of it with `Range`."""
+        log, entry = self._backend.log, self._backend.entry_of(request)
+        log.note(entry, operation=Operation.DOWNLOAD)
+        job = self._backend.jobs.get(str(request.path_params["job_id"]))
+        film = None if job is None else self._backend.jobs.look_at(job).film
+        if job is None or film is None:
+            return Payload(status=404, content=b"there is no such video", media_type="text/plain").response()
+        log.note(entry, document=(job.name, job.digest), job_id=job.job_id)
+        fault = self._backend.pick_fault(request, Operation.DOWNLOAD, job.name)
+        return await self._backend.serve(fault, lambda: _film(request, job.digest, film), _plain_error)
+
+
+def _film(request: Request, digest: str, film: Film) -> Payload:
+    tag = f'"{digest[:32]}"'
+    headers = {"etag": tag, "accept-ranges": "bytes"}
+    asked = re.fullmatch(r"bytes=(\d+)-", request.headers.get("range", ""))
+    size = len(film.content)
+    if asked is None or request.headers.get("if-range", tag) != tag:
+        return Payload(content=film.content, media_type=film.media_type, headers=headers)
+    start = int(asked[1])
+    if start >= size:
+        return Payload(
+            status=416, content=b"", media_type="text/plain", headers={"content-range": f"bytes */{size}"}
+        )
+    return Payload(
+        status=206,
+        content=film.content[start:],
+        media_type=film.media_type,
+        headers={**headers, "content-range": f"bytes {start}-{size - 1}/{size}"},
+    )
 
 
 def _plain_error(fault: Answer) -> Payload:

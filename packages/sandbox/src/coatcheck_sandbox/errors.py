@@ -4,6 +4,7 @@ SandboxError
 ├── NotRunning          the server was used before it was started, or could not start
 ├── UnknownPage         no page of that name is shipped
 ├── EngineMissing       the OCR engine is not installed
+├── EncoderMissing      the video encoder is not installed
 ├── DocumentUnreadable  what was uploaded is neither an image nor a PDF
 ├── FaultInvalid        a fault was described that the sandbox does not know
 └── RequestRefused      a provider's answer to a request that breaks its rules
@@ -33,6 +34,16 @@ class EngineMissing(SandboxError):
         super().__init__(
             "the OCR engine is not installed: run `pip install 'coatcheck-sandbox[ocr]'`, "
             "or pass `recognizer=describe` for answers without recognition"
+        )
+
+
+class EncoderMissing(SandboxError):
+    """The video encoder is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the video encoder is not installed: run `pip install 'coatcheck-sandbox[video]'`, "
+            "or pass `filmer=sketch` for a few bytes instead of a video"
         )
 
 

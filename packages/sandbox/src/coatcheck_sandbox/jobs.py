@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from coatcheck_sandbox.errors import DocumentUnreadable, RequestRefused
+from coatcheck_sandbox.errors import DocumentUnreadable, EncoderMissing, RequestRefused
 from coatcheck_sandbox.recognize import Recognition, Recognizer
 
 _WAITING_SHARE = 0.25
@@ -38,8 +38,34 @@ class Failure:
 
 
 @frozen(kw_only=True)
+class FilmOrder:
+    """A video to make."""
+
+    prompt: str
+    seconds: float = 2.0
+    width: int = 320
+    """In pixels."""
+    height: int = 180
+    fps: int = 12
+    """Frames in a second."""
+    seed: int = 0
+
+
+@frozen(kw_only=True)
+class Film:
+    """A video that was made."""
+
+    content: bytes = field(repr=False)
+    seconds: float
+    width: int
+    height: int
+    fps: int
+    media_type: str = "video/mp4"
+
+
+@frozen(kw_only=True)
 class Upload:
-    """What a creating request brought."""
+    """What a creating request brought: a document to read, or an order for a video."""
 
     name: str
     """The file name the caller gave."""
@@ -51,6 +77,8 @@ class Upload:
     """The caller's idempotency key: the same one brings the same job."""
     reference: str | None = None
     """The caller's own name for the job, by which some providers find it."""
+    film: FilmOrder | None = None
+    """What to make, if this is no document."""
 
     @property
     def digest(self) -> str:
@@ -69,12 +97,24 @@ class Snapshot:
     created_at: datetime
     state: State
     reference: str | None = None
-    recognition: Recognition | None = None
+    order: FilmOrder | None = None
+    """What was ordered, if it was a video."""
+    result: Recognition | Film | None = None
     """Set when the job has succeeded, unless a fault hides it."""
     failure: Failure | None = None
     """Set when the job has failed."""
     status_word: str | None = None
     """A word to use for the status in place of the protocol's own; set by a fault."""
+
+    @property
+    def recognition(self) -> Recognition | None:
+        """What was read, if a document was."""
+        return self.result if isinstance(self.result, Recognition) else None
+
+    @property
+    def film(self) -> Film | None:
+        """What was made, if a video was."""
+        return self.result if isinstance(self.result, Film) else None
 
 
 @frozen(kw_only=True)
@@ -95,7 +135,8 @@ class Job:
     planned_failure: Failure | None
     """What it will fail with, whatever the document; None lets recognition decide."""
     reference: str | None
-    recognition: Future[Recognition]
+    work: Future[Recognition | Film]
+    order: FilmOrder | None
 
 
 class Jobs:
@@ -107,16 +148,18 @@ class Jobs:
     def __init__(
         self,
         recognizer: Recognizer,
+        filmer: Callable[[FilmOrder], Film] | None = None,
         *,
         delay: timedelta = timedelta(0),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._recognizer = recognizer
+        self._filmer = filmer
         self._clock = clock
         self.delay = delay
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
-        self._recognitions: dict[str, Future[Recognition]] = {}
+        self._works: dict[str, Future[Recognition | Film]] = {}
         self._tokens: dict[str, str] = {}
         self._canceled: set[str] = set()
         # One thread: an engine uses all cores it may for one document.
@@ -152,10 +195,8 @@ class Jobs:
                 if known.digest != digest or known.name != upload.name:
                     raise RequestRefused(400, "idempotency_mismatch", "the token belongs to another document")
                 return known
-            if digest not in self._recognitions:
-                self._recognitions[digest] = self._reader.submit(
-                    self._recognizer, upload.content, upload.name
-                )
+            if digest not in self._works:
+                self._works[digest] = self._reader.submit(self._do, upload)
             job = Job(
                 job_id=uuid.uuid4().hex,
                 name=upload.name,
@@ -167,7 +208,8 @@ class Jobs:
                 hidden_seconds=hidden.total_seconds(),
                 planned_failure=planned_failure or upload.failure,
                 reference=upload.reference,
-                recognition=self._recognitions[digest],
+                work=self._works[digest],
+                order=upload.film,
             )
             self._jobs[job.job_id] = job
             if upload.token is not None:
@@ -198,7 +240,7 @@ class Jobs:
 
     def look_at(self, job: Job) -> Snapshot:
         """The job as it is now."""
-        state, recognition, failure = self._outcome(job)
+        state, result, failure = self._outcome(job)
         return Snapshot(
             job_id=job.job_id,
             name=job.name,
@@ -206,7 +248,8 @@ class Jobs:
             created_at=job.created_at,
             state=state,
             reference=job.reference,
-            recognition=recognition,
+            order=job.order,
+            result=result,
             failure=failure,
         )
 
@@ -223,7 +266,7 @@ class Jobs:
     def wait_recognized(self, timeout_seconds: float) -> bool:
         """Wait until all documents so far have been read; False if that takes longer than the time given."""
         with self._lock:
-            unfinished = list(self._recognitions.values())
+            unfinished = list(self._works.values())
         return not wait(unfinished, timeout=timeout_seconds).not_done
 
     def clear(self) -> None:
@@ -237,10 +280,17 @@ class Jobs:
         """Stop reading documents; one that is being read is finished in the background."""
         self._reader.shutdown(wait=False, cancel_futures=True)
 
+    def _do(self, upload: Upload) -> Recognition | Film:
+        if upload.film is None:
+            return self._recognizer(upload.content, upload.name)
+        if self._filmer is None:
+            raise EncoderMissing
+        return self._filmer(upload.film)
+
     def _age_seconds(self, job: Job) -> float:
         return self._clock() - job.created_seconds
 
-    def _outcome(self, job: Job) -> tuple[State, Recognition | None, Failure | None]:
+    def _outcome(self, job: Job) -> tuple[State, Recognition | Film | None, Failure | None]:
         if job.job_id in self._canceled:
             return State.CANCELED, None, None
         age_seconds = self._age_seconds(job)
@@ -249,10 +299,10 @@ class Jobs:
             return State.WAITING if waiting else State.IN_PROGRESS, None, None
         if job.planned_failure is not None:
             return State.FAILED, None, job.planned_failure
-        if not job.recognition.done() or job.recognition.cancelled():
+        if not job.work.done() or job.work.cancelled():
             return State.IN_PROGRESS, None, None
-        error = job.recognition.exception()
+        error = job.work.exception()
         if error is None:
-            return State.SUCCEEDED, job.recognition.result(), None
+            return State.SUCCEEDED, job.work.result(), None
         code = "document_unreadable" if isinstance(error, DocumentUnreadable) else "internal_error"
         return State.FAILED, None, Failure(code=code, message=str(error))

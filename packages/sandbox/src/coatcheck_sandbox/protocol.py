@@ -113,6 +113,10 @@ class WireProtocol(ABC):
     def render_refusal(self, refusal: RequestRefused) -> Reply:
         """The answer to a request that can't be served, in the provider's error envelope."""
 
+    def film_url(self, snapshot: Snapshot, request: Request) -> str:
+        """Where the video of a job is, for whoever knows the URL."""
+        return f"{str(request.base_url).rstrip('/')}/films/{snapshot.job_id}.mp4"
+
     def served_at(self, request: Request) -> str:
         """The URL at which the protocol is served, for absolute URLs in answers."""
         return f"{str(request.base_url).rstrip('/')}{self.prefix}"

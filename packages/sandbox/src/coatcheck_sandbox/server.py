@@ -16,6 +16,7 @@ from coatcheck_sandbox.backend import Backend
 from coatcheck_sandbox.documents import Documents
 from coatcheck_sandbox.errors import NotRunning
 from coatcheck_sandbox.faults import Operation
+from coatcheck_sandbox.filming import Camera, Filmer
 from coatcheck_sandbox.jobs import Jobs
 from coatcheck_sandbox.log import LoggedRequest, RequestLog
 from coatcheck_sandbox.plan import FaultPlan
@@ -51,11 +52,12 @@ class SandboxServer:
             client = Client(base_url=sandbox.url + "/gitee/v1", key="sandbox-key")
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a choice of its own, and has a default
         self,
         *,
         protocols: Iterable[WireProtocol] | None = None,
         recognizer: Recognizer | None = None,
+        filmer: Filmer | None = None,
         delay: timedelta = timedelta(0),
         port: int = 0,
         seed: int = 0,
@@ -66,6 +68,7 @@ class SandboxServer:
         Args:
             protocols: The providers to be; None is all that are known, with the key `sandbox-key`.
             recognizer: What reads the documents; None is the OCR engine.
+            filmer: What makes the videos; None is the encoder.
             delay: How long jobs take at least.
             port: Where to listen; 0 lets the system choose.
             seed: For the chances of faults.
@@ -74,7 +77,7 @@ class SandboxServer:
         Raises:
             EngineMissing: the OCR engine is wanted, but not installed.
         """
-        self.jobs = Jobs(recognizer or Ocr(), delay=delay, clock=clock)
+        self.jobs = Jobs(recognizer or Ocr(), filmer or Camera(), delay=delay, clock=clock)
         self.faults = FaultPlan(seed)
         self.log = RequestLog()
         self.documents = Documents()

@@ -6,8 +6,9 @@ event loops. Names are imported when they are first used: the plugin module besi
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from coatcheck.lazy import lazy_names
 
 if TYPE_CHECKING:
     from coatcheck_selectors.activity import ActiveCounts, least_active
@@ -30,27 +31,14 @@ __all__ = [
     "weighted",
 ]
 
-_HOMES = {
-    "activity": ("ActiveCounts", "least_active"),
-    "hashing": ("Extractor", "consistent_hash", "sticky_by_tenant"),
-    "health": ("healthy",),
-    "preference": ("first_available",),
-    "turns": ("random", "round_robin"),
-    "weights": ("weighted",),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its module."""
-    if name not in _HOME_OF:
-        message = f"module 'coatcheck_selectors' has no attribute {name!r}"
-        raise AttributeError(message)
-    value: object = getattr(import_module(f"coatcheck_selectors.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """List the public names too."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".activity": ("ActiveCounts", "least_active"),
+        ".hashing": ("Extractor", "consistent_hash", "sticky_by_tenant"),
+        ".health": ("healthy",),
+        ".preference": ("first_available",),
+        ".turns": ("random", "round_robin"),
+        ".weights": ("weighted",),
+    },
+)

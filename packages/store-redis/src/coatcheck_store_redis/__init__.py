@@ -5,8 +5,9 @@ Names are imported when they are first used: the plugin module beside this one m
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from coatcheck.lazy import lazy_names
 
 if TYPE_CHECKING:
     from coatcheck_store_redis.creating import create
@@ -15,23 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisSettings", "RedisStore", "create"]
 
-_HOME_OF = {
-    "RedisSettings": "coatcheck_store_redis.settings",
-    "RedisStore": "coatcheck_store_redis.store",
-    "create": "coatcheck_store_redis.creating",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
-    if name not in _HOME_OF:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-    found: object = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    """List the public names, imported or not."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".creating": ("create",),
+        ".settings": ("RedisSettings",),
+        ".store": ("RedisStore",),
+    },
+)
