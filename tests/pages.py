@@ -4,8 +4,8 @@ How a page's code is run, which is what this file does as a script:
 
 - The ``python`` blocks of a page share one namespace, in order, in a process of their own, in an empty folder.
   Warnings are errors. A block may await at its top level, as in ``python -m asyncio``.
-- The environment has `SANDBOX_URL`, where a sandbox runs that describes documents rather than reading them, and
-  `GITEE_API_KEY`, its key.
+- The environment has `SANDBOX_URL`, where a sandbox runs that describes documents rather than reading them, and its key
+  in every variable that the page reads with `from_env("NAME")`.
 - ``# prints: TEXT`` in a block is a promise: these lines are printed, in this order.
 - ``<!-- run-with: OLD => NEW -->`` above a block replaces text before it is run, where a reader needs a real
   address and the test one of its own. `SANDBOX_URL` in NEW stands for its value.
@@ -190,7 +190,7 @@ def run_apart(page: Path, folder: Path, sandbox_url: str) -> subprocess.Complete
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
         "SANDBOX_URL": sandbox_url,
-        "GITEE_API_KEY": SANDBOX_KEY,
+        **dict.fromkeys(re.findall(r'from_env\("([A-Z_]+)"\)', page.read_text("utf-8")), SANDBOX_KEY),
     }
     return subprocess.run(
         [sys.executable, "-W", "error", __file__, str(page)],

@@ -35,7 +35,7 @@ def name_of(page: Path) -> str:
 def sandbox_url() -> Iterator[str]:
     """Run a sandbox that needs no OCR engine."""
     sandbox = importlib.import_module("coatcheck_sandbox")
-    with sandbox.SandboxServer(recognizer=sandbox.describe) as server:
+    with sandbox.SandboxServer(recognizer=sandbox.describe, filmer=sandbox.sketch) as server:
         yield server.url
 
 

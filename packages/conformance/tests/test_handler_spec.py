@@ -208,6 +208,16 @@ def test_a_documented_answer_may_prove_that_nothing_was_created() -> None:
     assert not validate(HandlerConformance, evolve(spec, not_created_statuses=[503]), only=rules).failed
 
 
+def test_what_creates_may_be_told_by_the_whole_request() -> None:
+    """By method and path, or by a header or the body where one path serves all."""
+    start = Received("POST", "/", {"x-target": "Start"}, b"")
+    ask = Received("POST", "/", {"x-target": "Get"}, b"")
+    spec = plain_spec()
+    assert (spec.creates(start), spec.creates(ask)) == (True, True)
+    spec = evolve(spec, creating_request=lambda request: request.headers.get("x-target") == "Start")
+    assert (spec.creates(start), spec.creates(ask)) == (True, False)
+
+
 def test_queries_that_are_signed_are_compared_by_their_paths() -> None:
     """Two calls ask alike if they differ no more than one call does from itself, asked again."""
 

@@ -58,7 +58,7 @@ WRITTEN: dict[str, object] = {
     "cancel": {"method": "DELETE", "path": "/v2/{keep.shard}/jobs/{id}"},
     "callback_id": "job",
     "errors": {"code": "error.id", "message": "error.text", "success": "ok"},
-    "credentials": "header X-Key",
+    "authentication": "header X-Key",
     "poll_floor": "5s",
 }
 """As in TOML."""
@@ -156,8 +156,8 @@ class TestDeclaredOcr(HandlerConformance):
         ({"result": {"usage": "a"}}, "result has no path to the text"),
         ({"words": {"succeeded": " "}}, r"words\.succeeded names no word"),
         ({"words": {"succeeded": "a", "failed": "A"}}, "'a' cannot mean both"),
-        ({"credentials": "basic"}, "credentials is 'basic'"),
-        ({"credentials": "header "}, "credentials is 'header '"),
+        ({"authentication": "basic"}, "authentication is 'basic'"),
+        ({"authentication": "header "}, "authentication is 'header '"),
         ({"words": {"done": "a"}}, "words"),
         ({"submit": {"url": "/a"}}, "submit"),
         ({"submit": None}, "submit"),
@@ -288,16 +288,16 @@ async def test_an_empty_document_is_not_uploaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("credentials", "where"),
+    ("authentication", "where"),
     [("bearer", "authorization"), ("query key", "target"), ("none", "nowhere")],
 )
-async def test_the_key_goes_where_the_service_wants_it(credentials: str, where: str) -> None:
+async def test_the_key_goes_where_the_service_wants_it(authentication: str, where: str) -> None:
     """Or nowhere, for services inside a network of one's own."""
 
     async def work(made: DeclaredOcr) -> object:
         return await made.query(JOB, Claim().query)
 
-    _, server = await exchanged([http.Reply.of(status("queued"))], work, credentials=credentials)
+    _, server = await exchanged([http.Reply.of(status("queued"))], work, authentication=authentication)
     (sent,) = server.requests
     places = {"authorization": sent.headers.get("authorization", ""), "target": sent.target}
     assert [name for name, text in places.items() if "house-key" in text] == (

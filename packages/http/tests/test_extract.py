@@ -1,7 +1,7 @@
 import pytest
 
 from coatcheck.task import JSON
-from coatcheck_http import first, first_object, first_text, lookup
+from coatcheck_http import first, first_object, first_text, form_text, items, lookup, number
 
 DOCUMENT: JSON = {
     "data": {"extract_result": [{"state": "done"}], "id": 7, "none": None, "blank": "  ", "no": False},
@@ -44,3 +44,31 @@ def test_an_object_is_found_or_empty() -> None:
     """So that what follows need not ask."""
     assert first_object(DOCUMENT, "output", "data.extract_result.0") == {"state": "done"}
     assert first_object(DOCUMENT, "data.id") == {}
+
+
+@pytest.mark.parametrize("document", [{"a": [1, 2]}, {"a": (1, 2)}])
+def test_a_list_is_found(document: JSON) -> None:
+    """As it is."""
+    assert list(items(document, "a")) == [1, 2]
+
+
+@pytest.mark.parametrize("document", [{}, {"a": None}, {"a": "text"}, {"a": {"b": 1}}, {"a": 7}, [], None])
+def test_what_is_no_list_is_an_empty_one(document: JSON) -> None:
+    """So that one can loop over it."""
+    assert items(document, "a") == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "found"), [(1, 1.0), (-0.5, -0.5), (True, None), ("1", None), (None, None), ([1], None)]
+)
+def test_a_number_is_found(value: JSON, found: float | None) -> None:
+    """Nothing else is taken for one."""
+    assert number({"a": value}, "a") == found
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("é", "é"), (True, "true"), (None, "null"), (["é", 1], '["é", 1]'), (1.5, "1.5")]
+)
+def test_a_value_becomes_a_field_of_a_form(value: JSON, text: str) -> None:
+    """Text as it is, the rest as JSON."""
+    assert form_text(value) == text

@@ -96,3 +96,19 @@ async def test_a_refused_token_is_dropped_once(mint: Mint) -> None:
     assert not cache.drop("a", old)
     assert await cache.get("a") == new
     assert "a-2" not in repr(cache)
+
+
+async def test_a_refused_token_is_dropped_unless_it_is_new(mint: Mint) -> None:
+    """A new one that is refused means that something else is wrong: minting would go on for ever."""
+    cache = TokenCache[str](mint, clock=mint.clock, fresh=timedelta(seconds=30))
+    assert not cache.refused("a")
+    assert cache.peek("a") is None
+    first = await cache.get("a")
+    assert cache.peek("a") == first
+    mint.now = 29.0
+    assert not cache.refused("a")
+    assert await cache.get("a") == first
+    mint.now = 30.0
+    assert cache.refused("a")
+    assert cache.peek("a") is None
+    assert await cache.get("a") != first

@@ -10,7 +10,7 @@ from attrs import field, fields, frozen
 from coatcheck.errors import ConfigurationError
 from coatcheck_http import HttpSettings, RequestTemplate, StatusMap, check_paths
 
-__all__ = ["REQUEST_FIELDS", "DeclaredOcrSettings", "ErrorPaths", "ResultPaths", "Words", "credentials_of"]
+__all__ = ["REQUEST_FIELDS", "DeclaredOcrSettings", "ErrorPaths", "ResultPaths", "Words", "way_of"]
 
 REQUEST_FIELDS = (
     "url", "file_name", "pages", "languages", "outputs", "tables", "formulas", "model", "options",
@@ -95,7 +95,7 @@ class DeclaredOcrSettings(HttpSettings):
     callback_id: str | None = None
     """Where a callback's body has the job's id; None if there are no callbacks."""
     errors: ErrorPaths = field(factory=ErrorPaths)
-    credentials: str = "bearer"
+    authentication: str = "bearer"
     """How the account's key is sent: ``bearer``, ``header X-Api-Key``, ``query key``, or ``none``."""
     poll_floor: timedelta | None = None
     """How long to wait at least between two queries of one job."""
@@ -105,7 +105,7 @@ class DeclaredOcrSettings(HttpSettings):
 
         Raises:
             ConfigurationError: a template has an unknown placeholder, a path is none, a word has two meanings,
-                `credentials` is none of the ways, or no path leads to a text.
+                `authentication` is none of the ways, or no path leads to a text.
         """
         HttpSettings.__attrs_post_init__(self)
         self.submit.check((*REQUEST_FIELDS, *_TASK), where="submit")
@@ -123,7 +123,7 @@ class DeclaredOcrSettings(HttpSettings):
         if not any(getattr(self.result, each.name) for each in fields(ResultPaths) if each.name in _TEXTS):
             message = f"result has no path to the text; give one of {', '.join(_TEXTS)}"
             raise ConfigurationError(message)
-        credentials_of(self.credentials)
+        way_of(self.authentication)
 
     def _paths(self) -> list[tuple[str, str | None]]:
         found: list[tuple[str, str | None]] = [
@@ -139,7 +139,7 @@ class DeclaredOcrSettings(HttpSettings):
         return found
 
 
-def credentials_of(text: str) -> tuple[str, str]:
+def way_of(text: str) -> tuple[str, str]:
     """Return the way and the name of ``header X-Api-Key``.
 
     Raises:
@@ -149,7 +149,7 @@ def credentials_of(text: str) -> tuple[str, str]:
     if (way in {"bearer", "none"} and not name) or (way in {"header", "query"} and name.strip()):
         return way, name.strip()
     message = (
-        f"credentials is {text!r}; possible are 'bearer', 'none', 'header' and the header's name, "
+        f"authentication is {text!r}; possible are 'bearer', 'none', 'header' and the header's name, "
         "'query' and the parameter's name"
     )
     raise ConfigurationError(message)

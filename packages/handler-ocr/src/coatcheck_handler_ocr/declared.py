@@ -21,7 +21,7 @@ from coatcheck.handler import (
 )
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, QueryParams
-from coatcheck_handler_ocr.declaration import REQUEST_FIELDS, DeclaredOcrSettings, credentials_of
+from coatcheck_handler_ocr.declaration import REQUEST_FIELDS, DeclaredOcrSettings, way_of
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
 from coatcheck_handler_ocr.result import OcrPage
@@ -189,7 +189,7 @@ class DeclaredOcr(OcrHandler):
 
     async def authenticate(self, request: HttpRequest, context: CallContext) -> HttpRequest:
         """Return the request with the account's key where the service wants it."""
-        way, name = credentials_of(self._told.credentials)
+        way, name = way_of(self._told.authentication)
         if way == "none":
             return request
         key = self.account(context, ApiKey).api_key

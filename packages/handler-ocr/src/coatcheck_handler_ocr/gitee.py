@@ -8,24 +8,22 @@ documented.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 
 from attrs import frozen
 
-from coatcheck.errors import InvalidParams
 from coatcheck.handler import QueryContext, SubmitContext
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.documents import upload
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest
 from coatcheck_handler_ocr.result import OcrAsset
-from coatcheck_handler_ocr.sources import OcrSources
+from coatcheck_handler_ocr.sources import OcrSources, given_text
 from coatcheck_http import (
     Accounts,
-    FilePart,
     HttpRequest,
     HttpResponse,
     HttpSettings,
@@ -37,7 +35,8 @@ from coatcheck_http import (
     first,
     first_object,
     first_text,
-    lookup,
+    form_text,
+    items,
 )
 
 __all__ = ["GiteeOcr", "GiteeOcrSettings"]
@@ -94,32 +93,16 @@ class GiteeOcr(OcrHandler):
         self._model = own.model
 
     async def prepare(self, params: OcrRequest, context: SubmitContext) -> Prepared:
-        """Download the document.
-
-        Raises:
-            InvalidParams: it is empty.
-            DownloadFailed: it cannot be had.
-        """
-        document = await self.download(params.url)
-        if not document.content:
-            raise InvalidParams("the document at the URL is empty")
-        return Prepared(files={"document": document})
+        """Download the document; `prepare_download` tells what it raises."""
+        return await self.prepare_download(params)
 
     def build_submit(self, params: OcrRequest, context: PreparedContext) -> HttpRequest:
         """Upload the document; options first, so that they can't replace the model or the file."""
-        document = context.prepared.files["document"]
-        options = {name: _form_text(value) for name, value in params.options.items() if name != "file"}
+        options = {name: form_text(value) for name, value in params.options.items() if name != "file"}
         return HttpRequest.post(
             "/async/documents/parse",
             form={**options, "model": params.model or self._model},
-            files=[
-                FilePart(
-                    name="file",
-                    file_name=params.file_name or document.file_name,
-                    content=document.content,
-                    content_type=document.content_type,
-                )
-            ],
+            files=[upload(params, context, field="file")],
         )
 
     def read_error(self, response: HttpResponse) -> ProviderError | None:
@@ -137,10 +120,6 @@ class GiteeOcr(OcrHandler):
         return _sources(response.json(), context.now)
 
 
-def _form_text(value: JSON) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def _sources(body: JSON, now: datetime) -> OcrSources:
     """Return where the text is: inline, in segments, or behind links."""
     output = first(body, "output")
@@ -152,29 +131,17 @@ def _sources(body: JSON, now: datetime) -> OcrSources:
         markdown=_inline(output),
         markdown_url=_link(assets, _MARKDOWN_TYPES),
         archive_url=_link(assets, _ARCHIVE_TYPES),
-        text=_string(output, "text", "content"),
+        text=given_text(output, "text", "content"),
         assets=assets,
         usage={} if price is None else {"price": price},
     )
 
 
-def _string(output: JSON, *names: str) -> str | None:
-    """Return the first of these that is a string with text in it, else one that is blank, or None."""
-    found = [value for value in (lookup(output, name) for name in names) if isinstance(value, str)]
-    return next((value for value in found if value.strip()), found[0] if found else None)
-
-
 def _inline(output: JSON) -> str | None:
-    text = _string(output, "markdown", "md")
-    segments = lookup(output, "segments")
-    if (
-        (text and text.strip())
-        or not isinstance(segments, Sequence)
-        or isinstance(segments, str)
-        or not segments
-    ):
+    text, segments = given_text(output, "markdown", "md"), items(output, "segments")
+    if (text and text.strip()) or not segments:
         return text
-    return "\n".join(part for part in (_string(each, "content") for each in segments) if part is not None)
+    return "\n".join(part for part in (given_text(each, "content") for each in segments) if part is not None)
 
 
 def _assets(output: JSON, expires_at: datetime) -> Iterator[OcrAsset]:
@@ -183,8 +150,7 @@ def _assets(output: JSON, expires_at: datetime) -> Iterator[OcrAsset]:
         url = first_text(output, *names)
         if url is not None:
             yield OcrAsset(type=kind, url=url, expires_at=expires_at)
-    files = lookup(output, "files")
-    for each in files if isinstance(files, Sequence) and not isinstance(files, str) else ():
+    for each in items(output, "files"):
         url = first_text(each, "url", "file_url")
         if url is not None:
             kind = (first_text(each, "type", "format") or "file").lower()

@@ -13,10 +13,11 @@ from coatcheck.errors import InvalidParams
 from coatcheck.handler import QueryContext
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.documents import DOCUMENT
 from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
 from coatcheck_handler_ocr.result import OcrPage
 from coatcheck_handler_ocr.sources import OcrSources, complete, page_of
-from coatcheck_http import HttpResponse, JobHandler, check_document_url
+from coatcheck_http import HttpResponse, JobHandler, Prepared, check_document_url
 
 __all__ = ["OcrHandler"]
 
@@ -26,9 +27,9 @@ _CHOICES = ("file_name", "pages", "languages", "tables", "formulas", "model")
 class OcrHandler(JobHandler[OcrRequest]):
     """An HTTP handler that takes `OcrRequest` and gives `OcrResult`.
 
-    Subclasses write `build_submit` and `read_result`, which says where the text is; it is completed here. What
-    the query of a provider needs beyond the id, such as a region, is added in `create_query_params` and used in
-    `build_query`.
+    Subclasses write `build_submit` and `read_result`, which says where the text is; it is completed here, after
+    `fetch_sources` where that takes more requests. What the query of a provider needs beyond the id, such as a
+    region, is added in `create_query_params` and used in `build_query`.
     """
 
     supports: AbstractSet[str] = frozenset(_CHOICES)
@@ -58,6 +59,18 @@ class OcrHandler(JobHandler[OcrRequest]):
             )
             raise InvalidParams(message)
 
+    async def prepare_download(self, params: OcrRequest, *, limit_bytes: int | None = None) -> Prepared:
+        """Return the document, downloaded: for `prepare`, where the provider takes no URL, and `documents.upload`.
+
+        Raises:
+            InvalidParams: it is empty.
+            DownloadFailed: it cannot be had.
+        """
+        document = await self.download(params.url, limit_bytes=limit_bytes)
+        if not document.content:
+            raise InvalidParams("the document at the URL is empty")
+        return Prepared(files={DOCUMENT: document})
+
     @abstractmethod
     def read_result(
         self, response: HttpResponse, params: QueryParams, context: QueryContext
@@ -71,15 +84,32 @@ class OcrHandler(JobHandler[OcrRequest]):
         """Return the pages of one line of a JSONL result; `index` is that of the first. Pure."""
         return page_of(document, index)
 
+    async def fetch_sources(
+        self, sources: OcrSources, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
+        """Return where the text is, after more requests; by default the sources of `read_result`, as they are.
+
+        For providers whose answer about a job that is done has only the place of the result: there `read_result`
+        returns a subclass of `OcrSources` that holds it. What is returned here means the same as there.
+
+        Raises:
+            QueryFailed: it cannot be had now; the query is asked again.
+        """
+        return sources
+
     async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
         """Make an `OcrResult` of the sources that `read_result` found, with downloads where it takes them.
 
         Raises:
+            QueryFailed: `fetch_sources` cannot have them now; the query is asked again.
             DownloadFailed: the text cannot be had now; the query counts as failed and is asked again.
         """
         if not isinstance(result.result, OcrSources):
             return result
-        read = await complete(result.result, self.download, self.read_page)
+        found = await self.fetch_sources(result.result, context)
+        if isinstance(found, QueryResult):
+            return evolve(found, provider_status=found.provider_status or result.provider_status)
+        read = None if found is None else await complete(found, self.download, self.read_page)
         if read is None:
             return QueryResult.incomplete(provider_status=result.provider_status)
         return evolve(result, result=read)

@@ -12,7 +12,7 @@ from coatcheck.errors import InvalidParams
 from coatcheck.task import JSON
 from coatcheck_http import check_document_url, refuse_local
 
-__all__ = ["OcrRequest", "OutputFormat"]
+__all__ = ["OcrRequest", "OutputFormat", "object_option"]
 
 URL_SCHEMES = ("http", "https", "s3", "gs")
 """Of a document; the last two only where the provider reads from such a bucket."""
@@ -91,3 +91,18 @@ class OcrRequest:
             raise InvalidParams(message)
         if self.model is not None and not self.model.strip():
             raise InvalidParams("model must not be blank; leave it out")
+
+
+def object_option(options: Mapping[str, JSON], name: str, *, within: str = "options") -> Mapping[str, JSON]:
+    """Return an option that is an object; an empty one if it is not given.
+
+    Raises:
+        InvalidParams: it is something else, so a handler cannot add to it.
+    """
+    found = options.get(name)
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        message = f"{within}.{name} must be an object, as the provider has it, not {found!r}"
+        raise InvalidParams(message)
+    return found

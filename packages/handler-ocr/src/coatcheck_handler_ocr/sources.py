@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 from attrs import evolve, field, frozen
@@ -13,9 +13,9 @@ from coatcheck.errors import HandlerError
 from coatcheck.task import JSON
 from coatcheck_handler_ocr.archives import read_markdown
 from coatcheck_handler_ocr.result import OcrAsset, OcrPage, OcrResult
-from coatcheck_http import Download, UnreadableAnswer, first_text
+from coatcheck_http import Download, UnreadableAnswer, first_text, lookup
 
-__all__ = ["OcrSources", "complete", "page_of", "sound"]
+__all__ = ["OcrSources", "complete", "given_text", "json_lines", "page_of", "sound"]
 
 Fetch = Callable[[str], Awaitable[Download]]
 """Downloads a URL without credentials."""
@@ -44,6 +44,29 @@ class OcrSources:
 def sound(text: str) -> str:
     """Return `text` with lone surrogates, which no store can hold, replaced."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def given_text(document: JSON, *paths: str) -> str | None:
+    """Return the first string with text in it, as it is; else one that is blank, as a document without text has."""
+    found = [text for text in (lookup(document, path) for path in paths) if isinstance(text, str)]
+    return next((text for text in found if text.strip()), found[0] if found else None)
+
+
+def json_lines(text: str) -> Iterator[JSON]:
+    """Yield the documents of a file of JSONL.
+
+    Raises:
+        UnreadableAnswer: a line is no JSON; the message tells which.
+    """
+    # only this one ends a line: a text may hold others, such as U+2028
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield cast("JSON", json.loads(line))
+        except (ValueError, RecursionError) as error:
+            message = f"line {number} of the result is no JSON: {error}"
+            raise UnreadableAnswer(message, code="unreadable_answer") from error
 
 
 def page_of(document: JSON, index: int) -> Sequence[OcrPage]:
@@ -122,14 +145,7 @@ async def _from_jsonl(sources: OcrSources, fetch: Fetch, read_page: ReadPage) ->
     if sources.jsonl_url is None:
         return None
     pages: list[OcrPage] = []
-    for number, line in enumerate((await fetch(sources.jsonl_url)).text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            document = cast("JSON", json.loads(line))
-        except (ValueError, RecursionError) as error:
-            message = f"line {number} of the result is no JSON: {error}"
-            raise UnreadableAnswer(message, code="unreadable_answer") from error
+    for document in json_lines((await fetch(sources.jsonl_url)).text):
         pages.extend(read_page(document, len(pages)))
     return _joined(pages)
 

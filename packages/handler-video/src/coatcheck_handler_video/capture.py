@@ -138,9 +138,7 @@ class Capture:
     def _system(self) -> FileSystem:
         try:
             fsspec = import_module("fsspec")
-            system: FileSystem = fsspec.core.url_to_fs(
-                self.settings.destination, **self.settings.options
-            )[0]
+            system: FileSystem = fsspec.core.url_to_fs(self.settings.destination, **self.settings.options)[0]
         except (ImportError, ValueError) as error:
             message = (
                 f"videos cannot be copied to {self.settings.destination!r}: {error}; "

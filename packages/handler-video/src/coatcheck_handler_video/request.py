@@ -129,7 +129,9 @@ class VideoRequest:
         wrong = {
             "duration must be positive": self.duration is not None and self.duration <= timedelta(),
             "width and height go together": (self.width is None) is not (self.height is None),
-            "width and height must be positive": min(self.width or 1, self.height or 1) < 1,
+            "width and height must be positive": any(
+                each is not None and each < 1 for each in (self.width, self.height)
+            ),
             "give resolution, or width and height": self.resolution is not None and self.width is not None,
             "fps must be positive": self.fps is not None and self.fps < 1,
             "seed must not be negative": self.seed is not None and self.seed < 0,

@@ -27,8 +27,10 @@ from coatcheck_http.errors import (
     UnreadableAnswer,
     UntrustedUrl,
 )
-from coatcheck_http.extract import first, first_object, first_text, lookup
+from coatcheck_http.extract import first, first_object, first_text, form_text, items, lookup, number
 from coatcheck_http.facts import ProviderFacts
+from coatcheck_http.google import GoogleServiceAccount
+from coatcheck_http.google_calls import GoogleCalls
 from coatcheck_http.handler import HttpHandler
 from coatcheck_http.jobs import JobHandler
 from coatcheck_http.messages import FilePart, HttpRequest, HttpResponse
@@ -52,6 +54,8 @@ __all__ = [
     "Downloader",
     "ErrorClass",
     "FilePart",
+    "GoogleCalls",
+    "GoogleServiceAccount",
     "HttpAdapter",
     "HttpHandler",
     "HttpRequest",
@@ -88,8 +92,11 @@ __all__ = [
     "first",
     "first_object",
     "first_text",
+    "form_text",
     "header_value",
+    "items",
     "lookup",
+    "number",
     "origin_of",
     "own_callback_url",
     "parse_retry_after",

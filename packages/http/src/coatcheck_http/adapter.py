@@ -182,8 +182,10 @@ class HttpAdapter(Handler[P]):
         None if the application has no such address, or the account no `callback_secret`. For providers that sign
         nothing, or only with what the account does not hold.
         """
+        if context.callback_url is None:
+            return None
         secret = self._callback_secret(context.account_id)
-        if context.callback_url is None or secret is None:
+        if secret is None:
             return None
         return own_callback_url(context.callback_url, context.task_id, secret.reveal())
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from coatcheck.task import JSON
 
-__all__ = ["first", "first_object", "first_text", "lookup"]
+__all__ = ["first", "first_object", "first_text", "form_text", "items", "lookup", "number"]
 
 
 def lookup(document: JSON, path: str) -> JSON:
@@ -52,3 +53,20 @@ def first_object(document: JSON, *paths: str) -> Mapping[str, JSON]:
         if isinstance(found, Mapping) and found:
             return found
     return {}
+
+
+def items(document: JSON, path: str) -> Sequence[JSON]:
+    """Return the list at `path`, or an empty one if there is none."""
+    found = lookup(document, path)
+    return found if isinstance(found, Sequence) and not isinstance(found, str) else ()
+
+
+def number(document: JSON, path: str) -> float | None:
+    """Return the number at `path`, or None; text is none, nor are true and false."""
+    found = lookup(document, path)
+    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+
+def form_text(value: JSON) -> str:
+    """Return a value as a field of a form: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -31,7 +31,7 @@ from coatcheck.results import QueryResult, SubmitResult, Verdict
 from coatcheck.task import CancelOutcome, QueryParams
 from coatcheck_http.accounts import Accounts, find_account, secrets_of
 from coatcheck_http.adapter import HttpAdapter, PreparedContext
-from coatcheck_http.classify import MENDABLE, ErrorClass, ProviderError
+from coatcheck_http.classify import MENDABLE, RATE, ErrorClass, ProviderError
 from coatcheck_http.download import REDIRECTS, Download, Downloader, hop
 from coatcheck_http.errors import DownloadFailed, NotSent, OutcomeUnknown, UntrustedUrl
 from coatcheck_http.judging import Verdicts
@@ -123,6 +123,20 @@ class HttpHandler(HttpAdapter[P]):
             UnreadableAnswer: the answer is too large or cannot be unpacked.
         """
         return await self._exchange(request, context, creating=False)
+
+    def unanswered(
+        self, response: HttpResponse, context: CallContext, what: str = "the result cannot be had"
+    ) -> QueryFailed:
+        """Return what to raise for an error that answered an `ask`: the query counts as failed, and is asked again."""
+        error = self.error_of(response)
+        found = self.classify(error.code, error.status, error.message)
+        code = f" {error.code}" if error.code else ""
+        return QueryFailed(
+            f"{what}: HTTP {error.status}{code} ({found}): {error.message}",
+            code=error.code or str(found),
+            retry_after=self.retry_after(response, context),
+            rate_limited=found in RATE,
+        )
 
     async def request_token(self, request: HttpRequest) -> HttpResponse:
         """Send a request that brings its own credentials, once, to mint others; return the answer whatever its status.
@@ -307,13 +321,14 @@ class HttpHandler(HttpAdapter[P]):
             not_created_codes=self.not_created_codes,
         )
 
-    def _secrets(self, context: CallContext) -> tuple[str, ...]:
+    def known_secrets(self, context: CallContext) -> tuple[str, ...]:
+        """Return what must show in no error and no log: the account's secrets; override it to add what was minted."""
         with suppress(ConfigurationError):
             return tuple(secrets_of(find_account(self.key, self._accounts, context.account_id)))
         return ()
 
     def _clean(self, text: str, context: CallContext) -> str:
-        return redact(text, self._secrets(context))
+        return redact(text, self.known_secrets(context))
 
     def _presented(self, result: R, hint: timedelta | None, context: CallContext) -> R:
         """Return an answer with the provider's hint, unless it has its own, and no secrets in its message."""
@@ -332,5 +347,5 @@ class HttpHandler(HttpAdapter[P]):
         try:
             yield
         except Exception as error:
-            redact_error(error, self._secrets(context))
+            redact_error(error, self.known_secrets(context))
             raise

@@ -30,6 +30,7 @@ class MintedToken:
 class _Kept:
     token: Secret
     until: float | None
+    since: float
 
 
 @define(eq=False)
@@ -44,6 +45,8 @@ class TokenCache(Generic[K]):
     """Gets a new token for a key."""
     margin: timedelta = timedelta(seconds=30)
     """How long before its end a token is replaced; for short-lived ones half of the lifetime at most."""
+    fresh: timedelta = timedelta(seconds=30)
+    """A token that was minted so lately is not to blame if it is refused: see `refused`."""
     clock: Callable[[], float] = time.monotonic
     _kept: dict[K, _Kept] = field(factory=dict, repr=False)
     _minting: dict[K, asyncio.Task[Secret]] = field(factory=dict, repr=False)
@@ -71,13 +74,28 @@ class TokenCache(Generic[K]):
         del self._kept[key]
         return True
 
+    def refused(self, key: K) -> bool:
+        """Forget the token of `key`, which the provider refused, unless it is new: then something else is wrong.
+
+        Returns whether another can be had, which is what `HttpHandler.credentials_refused` is to say.
+        """
+        kept = self._kept.get(key)
+        if kept is None or self.clock() - kept.since < self.fresh.total_seconds():
+            return False
+        return self.drop(key, kept.token)
+
+    def peek(self, key: K) -> Secret | None:
+        """Return the token that is kept, good or not, to hide it in messages; None if there is none."""
+        kept = self._kept.get(key)
+        return None if kept is None else kept.token
+
     async def _renew(self, key: K) -> Secret:
         minted = await self.mint(key)
         until = None
         if minted.lifetime is not None:
             lifetime = minted.lifetime.total_seconds()
             until = self.clock() + lifetime - min(self.margin.total_seconds(), lifetime / 2)
-        self._kept[key] = _Kept(minted.token, until)
+        self._kept[key] = _Kept(minted.token, until, self.clock())
         return minted.token
 
     def _minted(self, key: K, done: asyncio.Task[Secret]) -> None:

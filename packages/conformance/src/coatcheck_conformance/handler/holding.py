@@ -38,7 +38,7 @@ class Holding(Suite):
         if before == 1:
             return  # nothing goes before the creating request
         call = await trial.submit(claim=Claim(lost=lambda: len(trial.server.requests) > before))
-        prepared = len(trial.server.requests) - before
+        prepared = len(trial.server.requests) - before - len(call.creating)
         if prepared:  # else it keeps what it fetched, and the wire begins at once
             _nothing_sent(call, f"the claim was lost during the {prepared} requests that go first")
 

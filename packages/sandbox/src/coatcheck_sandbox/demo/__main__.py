@@ -11,20 +11,34 @@ from pathlib import Path
 
 from rich.console import Console
 
+from coatcheck_sandbox.demo.programme import REQUIRED_ACCURACY, Reading, programme
+from coatcheck_sandbox.demo.providers import OCR, VIDEO
 from coatcheck_sandbox.demo.screen import Screen, show_results
-from coatcheck_sandbox.demo.stage import REQUIRED_ACCURACY, Scene, play
+from coatcheck_sandbox.demo.stage import Scene, play
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="./dev demo",
-        description="Scanned pages through an OCR provider's asynchronous API, with a worker killed in the middle.",
+        description="Scanned pages, or videos, through a provider's asynchronous API, with a worker killed in the middle.",
     )
-    parser.add_argument("--keep", action="store_true", help="leave the database and the logs to look at")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the database, the logs and the videos to look at"
+    )
+    parser.add_argument(
+        "--video", action="store_true", help="make videos, which can be played, instead of reading pages"
+    )
+    parser.add_argument(
+        "--handler", metavar="KEY", choices=sorted({**OCR, **VIDEO}), help="the provider, such as ocr:azure"
+    )
     options = parser.parse_args(arguments)
+    key = options.handler or ("video:volcengine" if options.video else "ocr:gitee")
+    if options.video and key not in VIDEO:
+        parser.error(f"{key} makes no videos; leave --video out, or choose one of {', '.join(sorted(VIDEO))}")
     console = Console(highlight=False)
     folder = Path(tempfile.mkdtemp(prefix="coatcheck-demo-"))
+    plays = programme(key, folder / "videos")
     began = time.monotonic()
     scene = Scene()
 
@@ -34,14 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         screen.draw(now)
 
     console.print(
-        "A provider starts on this machine and two workers on one SQLite file. "
-        "Pages are submitted; then one worker is killed.\n"
+        f"A provider starts on this machine, as {key} has it, and two workers on one SQLite file. "
+        f"{plays.what.capitalize()} are submitted; then one worker is killed.\n"
     )
-    keep = options.keep
+    keep = options.keep or key in VIDEO
     try:
         with Screen(console) as screen:
-            verdicts = asyncio.run(play(folder, draw))
-        show_results(console, verdicts, scene)
+            verdicts = asyncio.run(play(folder, plays, draw))
+        show_results(console, plays, verdicts, scene)
         good = all(verdict.good for verdict in verdicts)
     except (TimeoutError, ChildProcessError) as error:
         console.print(f"[bold red]The demo failed:[/] {error}")
@@ -54,14 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shutil.rmtree(folder, ignore_errors=True)
     seconds = time.monotonic() - began
     if good:
-        console.print(
-            f"[green]Nothing lost, nothing sent twice, every page at least {REQUIRED_ACCURACY:.0%} right[/] "
-            f"({seconds:.0f} s)."
-        )
+        reads = isinstance(plays, Reading)
+        right = f"every page at least {REQUIRED_ACCURACY:.0%} right" if reads else "every video can be played"
+        console.print(f"[green]Nothing lost, nothing sent twice, {right}[/] ({seconds:.0f} s).")
     else:
         console.print("[bold red]Something was lost, sent twice or misread; see above.[/]")
     if keep:
-        console.print(f"Kept: {folder / 'jobs.db'} and the workers' logs beside it.")
+        what = "the workers' logs" + (" and the videos" if key in VIDEO else "")
+        console.print(f"Kept: {folder / 'jobs.db'}, {what} beside it.")
     return 0 if good else 1
 
 

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck import Status, Task
-from coatcheck_sandbox.demo.stage import Scene, Verdict
+from coatcheck_sandbox.demo.programme import Programme, Verdict
+from coatcheck_sandbox.demo.stage import Scene
 
 _COLOURS = {
     Status.PENDING_SUBMIT: "white",
@@ -54,20 +55,20 @@ class Screen:
         for line in scene.said[self._said :]:
             self._console.print(f"* {line}")
         self._said = len(scene.said)
-        for page, task in scene.tasks.items():
-            if self._seen.get(page) is not task.status:
-                self._seen[page] = task.status
-                self._console.print(f"  {page:<18} {task.status}")
+        for piece, task in scene.tasks.items():
+            if self._seen.get(piece) is not task.status:
+                self._seen[piece] = task.status
+                self._console.print(f"  {piece:<18} {task.status}")
 
 
 def _scene(scene: Scene) -> Group:
     table = Table(title="tasks in the store", title_justify="left", expand=False)
-    for column in ("page", "status", "provider's id", "submitted by", "queries"):
+    for column in ("what", "status", "provider's id", "submitted by", "queries"):
         table.add_column(column)
-    for page, task in scene.tasks.items():
+    for piece, task in scene.tasks.items():
         attempt = task.attempt
         table.add_row(
-            page,
+            piece,
             _coloured(task.status),
             task.external_task_id or "",
             scene.name_of(attempt.worker_id if attempt else None),
@@ -91,22 +92,22 @@ def _timeline(task: Task, scene_names: Sequence[tuple[str, str]]) -> Text:
     return Text("\n".join(steps), style="dim")
 
 
-def show_results(console: Console, verdicts: Sequence[Verdict], scene: Scene) -> None:
-    """Print the recognised text and the timeline of each page, and the table of requests."""
+def show_results(console: Console, plays: Programme, verdicts: Sequence[Verdict], scene: Scene) -> None:
+    """Print the result and the timeline of each piece, and the table of requests."""
     for verdict in verdicts:
         lines = [line for line in verdict.text.splitlines() if line.strip()]
         shown = "\n".join(lines[:_SHOWN_LINES]) + ("\n..." if len(lines) > _SHOWN_LINES else "")
         timeline = _timeline(verdict.task, tuple(scene.owners.items()))
-        console.print(Panel(Group(Text(shown), timeline), title=verdict.page, title_align="left"))
+        console.print(Panel(Group(Text(shown), timeline), title=verdict.piece, title_align="left"))
     table = Table(title="what the provider saw, and what came of it", title_justify="left")
-    for column in ("page", "status", "creating requests", "characters right", ""):
+    for column in ("what", "status", "creating requests", plays.measure, ""):
         table.add_column(column)
     for verdict in verdicts:
         table.add_row(
-            verdict.page,
+            verdict.piece,
             _coloured(verdict.task.status),
             str(verdict.creating_requests),
-            f"{verdict.accuracy:.1%}",
+            verdict.measured,
             Text("ok", style="green") if verdict.good else Text("WRONG", style="bold red"),
         )
     console.print(table)

@@ -12,36 +12,13 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from coatcheck import App, Status, Submission, Task
-from coatcheck_handler_ocr import OcrRequest
-from coatcheck_sandbox import pages
 from coatcheck_sandbox.demo.app import make_app
+from coatcheck_sandbox.demo.programme import Programme, Verdict
 from coatcheck_sandbox.server import SandboxServer
-from coatcheck_sandbox.similarity import character_accuracy
 
-REQUIRED_ACCURACY = 0.90
 PROVIDER_DELAY = timedelta(seconds=4)
 GIVE_UP_AFTER_SECONDS = 120
 TRACKING_TIMEOUT = timedelta(minutes=5)
-
-
-@frozen(kw_only=True)
-class Verdict:
-    """What came of one page."""
-
-    page: str
-    task: Task
-    text: str
-    accuracy: float
-    creating_requests: int
-
-    @property
-    def good(self) -> bool:
-        """Whether it was recognised rightly, and paid for once."""
-        return (
-            self.task.status is Status.SUCCEEDED
-            and self.creating_requests == 1
-            and self.accuracy >= REQUIRED_ACCURACY
-        )
 
 
 @define
@@ -49,7 +26,7 @@ class Scene:
     """How things stand, for whoever draws it."""
 
     tasks: dict[str, Task] = field(factory=dict)
-    """By page, as last seen."""
+    """By piece, as last seen."""
     workers: dict[str, str] = field(factory=dict)
     """What each worker process does, by name."""
     owners: dict[str, str] = field(factory=dict)
@@ -63,14 +40,29 @@ class Scene:
         return self.owners.get(parts[1], "") if len(parts) == 3 else ""  # noqa: PLR2004 - host, pid, nonce
 
 
+@frozen(kw_only=True)
+class Place:
+    """Where everything is that the demo's processes share."""
+
+    folder: Path
+    provider_url: str
+    key: str
+    """The handler's."""
+
+    @property
+    def arguments(self) -> tuple[str, str, str]:
+        """What a worker process is started with."""
+        return str(self.folder), self.provider_url, self.key
+
+
 class WorkerProcess:
     """One worker in a process of its own, with a log file."""
 
-    def __init__(self, name: str, store_url: str, provider_url: str, log: Path) -> None:
+    def __init__(self, name: str, place: Place) -> None:
         self.name = name
-        self._log = log.open("w")
+        self._log = (place.folder / f"worker-{name}.log").open("w")
         self._process = subprocess.Popen(  # noqa: S603 - this very Python, with our own arguments
-            [sys.executable, "-m", "coatcheck_sandbox.demo.worker", store_url, provider_url],
+            [sys.executable, "-m", "coatcheck_sandbox.demo.worker", *place.arguments],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -99,8 +91,8 @@ class WorkerProcess:
         return self._process.returncode
 
 
-async def play(folder: Path, draw: Callable[[Scene], None]) -> list[Verdict]:
-    """Run the demo in `folder`, drawing the scene as it changes; return what came of each page.
+async def play(folder: Path, plays: Programme, draw: Callable[[Scene], None]) -> list[Verdict]:
+    """Run the demo in `folder`, drawing the scene as it changes; return what came of each piece.
 
     Raises:
         TimeoutError: the tasks have not ended in time.
@@ -108,37 +100,32 @@ async def play(folder: Path, draw: Callable[[Scene], None]) -> list[Verdict]:
     """
     scene = Scene()
     with SandboxServer(delay=PROVIDER_DELAY) as sandbox:
-        store_url = f"sqlite:///{folder / 'jobs.db'}"
-        app = make_app(store_url, sandbox.url)
+        place = Place(folder=folder, provider_url=sandbox.url, key=plays.key)
+        app = make_app(*place.arguments)
         async with app:
-            await _submit(app, sandbox, scene)
+            await _submit(app, plays, sandbox, scene)
             draw(scene)
-            with _workers(scene, store_url, sandbox.url, folder) as workers:
+            with _workers(scene, place) as workers:
                 victim = await _middle(app, scene, workers, draw)
                 victim.kill()
                 scene.workers[victim.name] = "killed with SIGKILL"
                 scene.said.append(f"worker {victim.name} (pid {victim.pid}) was killed with SIGKILL")
                 await _end(app, scene, workers, draw, victim)
             draw(scene)
-            return [_judge(sandbox, page, task) for page, task in scene.tasks.items()]
+            return [plays.judge(sandbox, piece, task) for piece, task in scene.tasks.items()]
 
 
-async def _submit(app: App, sandbox: SandboxServer, scene: Scene) -> None:
-    names = pages.names()
-    submissions = [
-        Submission(params=OcrRequest(url=sandbox.page_url(name)), tracking_timeout=TRACKING_TIMEOUT)
-        for name in names
-    ]
+async def _submit(app: App, plays: Programme, sandbox: SandboxServer, scene: Scene) -> None:
+    pieces = plays.pieces(sandbox)
+    submissions = [Submission(params=params, tracking_timeout=TRACKING_TIMEOUT) for params in pieces.values()]
     tasks = await app.manager.submit_many(submissions)
-    scene.tasks.update(zip(names, tasks, strict=True))
-    scene.said.append(f"{len(tasks)} scanned pages submitted: saved, and nothing sent yet")
+    scene.tasks.update(zip(pieces, tasks, strict=True))
+    scene.said.append(f"{len(tasks)} {plays.what} submitted: saved, and nothing sent yet")
 
 
 @contextlib.contextmanager
-def _workers(scene: Scene, store_url: str, provider_url: str, folder: Path) -> Iterator[list[WorkerProcess]]:
-    workers = [
-        WorkerProcess(name, store_url, provider_url, folder / f"worker-{name}.log") for name in ("A", "B")
-    ]
+def _workers(scene: Scene, place: Place) -> Iterator[list[WorkerProcess]]:
+    workers = [WorkerProcess(name, place) for name in ("A", "B")]
     scene.owners.update({str(worker.pid): worker.name for worker in workers})
     scene.workers.update({worker.name: f"working (pid {worker.pid})" for worker in workers})
     try:
@@ -151,13 +138,13 @@ def _workers(scene: Scene, store_url: str, provider_url: str, folder: Path) -> I
 
 async def _look(app: App, scene: Scene) -> None:
     found = {task.id: task for task in await app.manager.find()}
-    scene.tasks = {page: found[task.id] for page, task in scene.tasks.items()}
+    scene.tasks = {piece: found[task.id] for piece, task in scene.tasks.items()}
 
 
 async def _middle(
     app: App, scene: Scene, workers: Sequence[WorkerProcess], draw: Callable[[Scene], None]
 ) -> WorkerProcess:
-    """Wait for the middle: a worker has submitted pages that are not done, and no call is half made."""
+    """Wait for the middle: a worker has submitted what is not done, and no call is half made."""
     ends = time.monotonic() + GIVE_UP_AFTER_SECONDS
     while time.monotonic() < ends:
         await asyncio.sleep(0.05)
@@ -190,7 +177,7 @@ async def _end(
     ends = time.monotonic() + GIVE_UP_AFTER_SECONDS
     while not all(task.status.terminal for task in scene.tasks.values()):
         if time.monotonic() > ends:
-            waiting = ", ".join(page for page, task in scene.tasks.items() if not task.status.terminal)
+            waiting = ", ".join(piece for piece, task in scene.tasks.items() if not task.status.terminal)
             message = f"not done after {GIVE_UP_AFTER_SECONDS} s: {waiting}"
             raise TimeoutError(message)
         await asyncio.sleep(0.1)
@@ -206,16 +193,3 @@ def _check_alive(workers: Sequence[WorkerProcess]) -> None:
         if worker.exit_code is not None:
             message = f"worker {worker.name} ended by itself with exit code {worker.exit_code}; see its log"
             raise ChildProcessError(message)
-
-
-def _judge(sandbox: SandboxServer, page: str, task: Task) -> Verdict:
-    text = ""
-    if task.status is Status.SUCCEEDED and isinstance(task.result, dict):
-        text = str(task.result.get("markdown") or task.result.get("text") or "")
-    return Verdict(
-        page=page,
-        task=task,
-        text=text,
-        accuracy=character_accuracy(text, pages.truth(page)),
-        creating_requests=sandbox.creating_requests(page),
-    )
