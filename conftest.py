@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,18 @@ TOGETHER = {
 """How the names of tests begin that are all run by one process, one after the other, and by which one."""
 
 
+PROVIDERS = re.compile(r"packages/(handler-\w+)/tests/(test_\w+)\.py::Test")
+"""How the names of the kit's rules on a provider begin."""
+EVERYWHERE = {("handler-ocr", "test_conformance"), ("handler-video", "test_volcengine")}
+"""Those that every Python tries; the others take minutes together, and are tried on one."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what is given most time where processes share the tests: none is to be left with it alone."""
+    for item in items:
+        found = PROVIDERS.match(item.nodeid)
+        if found and (found[1], found[2]) not in EVERYWHERE:
+            item.add_marker(pytest.mark.slow)
     if hasattr(config, "workerinput"):
         items.sort(key=_limit, reverse=True)
 

@@ -6,13 +6,21 @@
 
 import ast
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
+from coatcheck.gates import Rate
+from coatcheck.handler import Capability
 from coatcheck.lifecycle import ARROWS, HISTORY_LIMIT, Arrow
 from coatcheck.task import Status
 from coatcheck_conformance import Level, table
 from coatcheck_conformance.cli import KITS
+from coatcheck_handler_ocr import OcrHandler
+from coatcheck_handler_video import VideoHandler
+from coatcheck_http import ProviderFacts
+from coatcheck_sandbox.demo.providers import OCR, VIDEO, make_handler
 
 FOLDER = Path(__file__).parent
 SELDOM = ("attested", "settled while flagged")
@@ -156,7 +164,142 @@ def rules_page() -> str:
     return RULES_PAGE.format(suites="\n".join(parts).rstrip())
 
 
-PAGES = {"lifecycle.md": lifecycle_page, "conformance-rules.md": rules_page}
+PROVIDERS_PAGE = """\
+# Providers
+
+<!-- Made from the handlers by docs/generate.py: change them there. -->
+
+The providers that come with coatcheck, by what their handlers say of themselves. An empty field is not known, or not
+documented; it never means "without limit". `tried live` says whether the handler was ever tried against the live
+service. All others were written from documentation and public clients, read in 2026, and are tried by the
+[conformance kit](../conformance.md) on answers as documented, and against the [sandbox](../testing.md#the-sandbox),
+which was written from the same sources: each page says what is known and what is a guess.
+
+The rates are those that an account has by default. They become gates when you
+[say so](../gates.md#what-providers-document). `links` is how long the provider's links to results work: what is
+behind them is fetched by the query that sees the job done. Where a provider neither deduplicates nor can be asked for a
+job by our own name, a lost answer to a submission is [a task in doubt](../unknown.md).
+
+## OCR and document parsing
+
+`pip install coatcheck-handler-ocr`. All take an `OcrRequest` and give an `OcrResult`.
+
+{ocr}
+
+## Video generation
+
+`pip install coatcheck-handler-video`. All take a `VideoRequest` and give a `VideoResult`. Any of them can
+[capture](video-capture.md): copy finished videos to a place of yours before their links end.
+
+{video}
+"""
+PLACE = "http://127.0.0.1:9"
+"""Where no sandbox is: handlers are made, and call nobody."""
+
+
+def duration(value: timedelta | None) -> str:
+    """Return a duration as the table shows it."""
+    if value is None:
+        return ""
+    for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if value.total_seconds() % seconds == 0:
+            return f"{value.total_seconds() / seconds:g} {unit}"
+    return f"{value.total_seconds():g} s"
+
+
+def rate(value: Rate | None) -> str:
+    """Return a rate as the table shows it."""
+    if value is None:
+        return ""
+    per = duration(value.per)
+    return f"{value.count}/{per.removeprefix('1 ')}"
+
+
+def yes(*, truth: bool) -> str:
+    """Return what stands for a truth value."""
+    return "yes" if truth else ""
+
+
+def facts_of(handler: OcrHandler | VideoHandler) -> ProviderFacts:
+    """Return what a handler knows of its provider; each that comes with coatcheck has to say it."""
+    assert handler.facts is not None, handler.key  # noqa: S101 - it is what was asked for
+    return handler.facts
+
+
+def common(handler: OcrHandler | VideoHandler) -> dict[str, str]:
+    """Return the columns that all providers have."""
+    facts, capabilities = facts_of(handler), handler.capabilities
+    window = handler.idempotency_window
+    return {
+        "submit": rate(facts.submit_rate),
+        "query": rate(facts.query_rate),
+        "at once": str(facts.concurrency or ""),
+        "poll floor": duration(facts.poll_floor),
+        "links": duration(facts.links_live),
+        "cancel": yes(truth=Capability.CANCEL in capabilities),
+        "callback": yes(truth=Capability.CALLBACK in capabilities),
+        "deduplicates": duration(window),
+        "look-up": yes(truth=Capability.FIND_SUBMISSION in capabilities),
+        "tried live": yes(truth=facts.verified),
+    }
+
+
+def ocr_row(key: str, handler: OcrHandler) -> dict[str, str]:
+    """Return a row of the table of OCR providers."""
+    return {
+        "handler": f"[`{key}`]({key.removeprefix('ocr:')}.md)",
+        "provider": facts_of(handler).name,
+        "reads": ", ".join(handler.url_schemes),
+        "choices": ", ".join(f"`{each}`" for each in sorted(handler.supports)),
+        "gives": ", ".join(sorted(handler.formats)),
+        **common(handler),
+    }
+
+
+def video_row(key: str, handler: VideoHandler) -> dict[str, str]:
+    """Return a row of the table of video providers."""
+    return {
+        "handler": f"[`{key}`](video-{key.removeprefix('video:')}.md)",
+        "provider": facts_of(handler).name,
+        "modes": ", ".join(sorted(each.replace("_", " ") for each in handler.modes)),
+        "choices": ", ".join(f"`{each}`" for each in sorted(handler.supports)),
+        **common(handler),
+        "captured": yes(truth=isinstance(handler, VideoHandler)),
+    }
+
+
+def table_of(rows: Sequence[dict[str, str]]) -> str:
+    """Return rows as a table."""
+    head = list(rows[0])
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    lines += [f"| {' | '.join(row[name] for name in head)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def providers_page() -> str:
+    """Return the page about all providers."""
+    rows = [ocr_row(key, cast("OcrHandler", make_handler(key, PLACE))) for key in sorted(OCR)]
+    rows.append(
+        dict.fromkeys(rows[0], "")
+        | {
+            "handler": "[`ocr:http`](http.md)",
+            "provider": "any service over HTTP, described by settings",
+            "reads": "http, https",
+            "choices": "as described",
+            "gives": "as described",
+            "cancel": "if described",
+            "callback": "if described",
+        }
+    )
+    videos = [video_row(key, cast("VideoHandler", make_handler(key, PLACE))) for key in sorted(VIDEO)]
+    return PROVIDERS_PAGE.format(ocr=table_of(rows), video=table_of(videos))
+
+
+PAGES = {
+    "lifecycle.md": lifecycle_page,
+    "conformance-rules.md": rules_page,
+    "providers/README.md": providers_page,
+}
 """What is generated: the file, and what makes its text."""
 
 

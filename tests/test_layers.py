@@ -41,6 +41,7 @@ ROOMS = (
     "recipes",
     "registry",
     "catalog",
+    "configuration",
     "locked",
     "memory",
     "loops",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from coatcheck.catalog import create_store
 from coatcheck.errors import ConfigurationError
@@ -21,6 +22,9 @@ from coatcheck.selector import Selector
 from coatcheck.standing import StoreStanding
 from coatcheck.store import Store
 from coatcheck.worker import Worker, WorkerSettings
+
+if TYPE_CHECKING:
+    from coatcheck.configuration import Configuration
 
 __all__ = ["App"]
 
@@ -68,6 +72,8 @@ class App:
         self._observers = Observers(self._observing(observers, selector))
         self._loops = HandlerLoops(self.registry)
         self._entered = 0
+        self._worker_settings: Mapping[str, object] = {}
+        self.configuration: Configuration | None = None
         standing = StoreStanding(self.store)
         self.manager = Manager(
             self.store,
@@ -80,6 +86,37 @@ class App:
             on_change=self._changed,
         )
         self._admission.attach(StoreFleet(self.store, standing))
+
+    @classmethod
+    def from_config(
+        cls,
+        file: str | os.PathLike[str] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        observers: Iterable[object] = (),
+    ) -> Self:
+        """Return the app that a configuration describes; `coatcheck.configuration` says where it is looked for.
+
+        Nothing is connected to, and no secret is read. Its workers are as configured, unless `worker` is told
+        otherwise.
+
+        Args:
+            file: where it is written; None looks in the usual places.
+            environ: variables that go before the file; None is the environment of this process.
+            observers: functions of committed changes.
+
+        Raises:
+            ConfigurationError: there is none, or something in it is wrong; the message begins with its place.
+            PluginError: a plugin that it names cannot be used.
+        """
+        from coatcheck.configuration import load_configuration  # noqa: PLC0415 - apps of code have no use for it
+        from coatcheck.configuration.making import parts_of, worker_settings_of  # noqa: PLC0415
+
+        configuration = load_configuration(file, environ=environ)
+        app = cls(**parts_of(configuration), observers=observers)
+        app.configuration = configuration
+        app._worker_settings = worker_settings_of(configuration)
+        return app
 
     def _observing(self, observers: Iterable[object], selector: object) -> list[object]:
         """Return the observers, and the policies that want to know what was committed, each once."""
@@ -108,19 +145,17 @@ class App:
             await self.store.close()
 
     def worker(
-        self,
-        *,
-        submissions: int = 50,
-        queries: int = 200,
-        **settings: object,
+        self, *, submissions: int | None = None, queries: int | None = None, **settings: object
     ) -> Worker:
         """Return a new worker for all handlers of this app.
 
         Args:
-            submissions: submit calls at once.
-            queries: queries at once.
+            submissions: submit calls at once; None is as configured, or 50.
+            queries: queries at once; None is as configured, or 200.
             settings: the other fields of `WorkerSettings`.
         """
+        told = {"submissions": submissions, "queries": queries}
+        given = {**{name: value for name, value in told.items() if value is not None}, **settings}
         return Worker(
             self.store,
             self.registry,
@@ -129,9 +164,7 @@ class App:
             retry=self._retry,
             on_change=self._changed,
             settings=WorkerSettings(
-                submissions=submissions,
-                queries=queries,
-                **{"callback_url": self._callback_url, **settings},  # type: ignore[arg-type]  # attrs checks
+                **{"callback_url": self._callback_url, **self._worker_settings, **given},  # type: ignore[arg-type]  # attrs checks
             ),
         )
 

@@ -11,34 +11,50 @@ from pathlib import Path
 
 from rich.console import Console
 
-from coatcheck_sandbox.demo.programme import REQUIRED_ACCURACY, Reading, programme
+from coatcheck_sandbox.demo.programme import Filming, programme
 from coatcheck_sandbox.demo.providers import OCR, VIDEO
 from coatcheck_sandbox.demo.screen import Screen, show_results
 from coatcheck_sandbox.demo.stage import Scene, play
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo and return the exit code."""
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What was asked for; `key` is the handler's."""
     parser = argparse.ArgumentParser(
         prog="./dev demo",
-        description="Scanned pages, or videos, through a provider's asynchronous API, with a worker killed in the middle.",
+        description="Scanned pages, or videos, through a provider's asynchronous API, with a worker killed half-way.",
     )
     parser.add_argument(
-        "--keep", action="store_true", help="leave the database, the logs and the videos to look at"
+        "--keep",
+        action="store_true",
+        help="leave the database and the logs to look at; videos are always left",
     )
     parser.add_argument(
         "--video", action="store_true", help="make videos, which can be played, instead of reading pages"
     )
     parser.add_argument(
-        "--handler", metavar="KEY", choices=sorted({**OCR, **VIDEO}), help="the provider, such as ocr:azure"
+        "--handler",
+        dest="key",
+        metavar="KEY",
+        choices=sorted({**OCR, **VIDEO}),
+        help="the provider to be, such as ocr:azure",
     )
     options = parser.parse_args(arguments)
-    key = options.handler or ("video:volcengine" if options.video else "ocr:gitee")
-    if options.video and key not in VIDEO:
-        parser.error(f"{key} makes no videos; leave --video out, or choose one of {', '.join(sorted(VIDEO))}")
+    if options.key is None:
+        options.key = "video:volcengine" if options.video else "ocr:gitee"
+    if options.video and options.key not in VIDEO:
+        parser.error(
+            f"{options.key} makes no videos; leave --video out, or choose one of {', '.join(sorted(VIDEO))}"
+        )
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo and return the exit code."""
+    options = _options(arguments)
     console = Console(highlight=False)
     folder = Path(tempfile.mkdtemp(prefix="coatcheck-demo-"))
-    plays = programme(key, folder / "videos")
+    plays = programme(options.key, folder / "videos")
+    keep = options.keep or isinstance(plays, Filming)
     began = time.monotonic()
     scene = Scene()
 
@@ -48,10 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         screen.draw(now)
 
     console.print(
-        f"A provider starts on this machine, as {key} has it, and two workers on one SQLite file. "
-        f"{plays.what.capitalize()} are submitted; then one worker is killed.\n"
+        f"A provider starts on this machine, as {plays.key} has it, and two workers on one SQLite file. "
+        f"{plays.what.capitalize()} are ordered; then one worker is killed.\n"
     )
-    keep = options.keep or key in VIDEO
     try:
         with Screen(console) as screen:
             verdicts = asyncio.run(play(folder, plays, draw))
@@ -66,16 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-    seconds = time.monotonic() - began
     if good:
-        reads = isinstance(plays, Reading)
-        right = f"every page at least {REQUIRED_ACCURACY:.0%} right" if reads else "every video can be played"
-        console.print(f"[green]Nothing lost, nothing sent twice, {right}[/] ({seconds:.0f} s).")
+        console.print(
+            f"[green]Nothing lost, nothing sent twice, {plays.promise}[/] ({time.monotonic() - began:.0f} s)."
+        )
     else:
-        console.print("[bold red]Something was lost, sent twice or misread; see above.[/]")
+        console.print("[bold red]Something was lost, sent twice, or is not as it should be; see above.[/]")
     if keep:
-        what = "the workers' logs" + (" and the videos" if key in VIDEO else "")
-        console.print(f"Kept: {folder / 'jobs.db'}, {what} beside it.")
+        console.print(f"Kept: {folder}, with the database jobs.db and the workers' logs.")
     return 0 if good else 1
 
 

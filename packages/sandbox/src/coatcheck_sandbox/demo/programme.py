@@ -15,7 +15,7 @@ from coatcheck_sandbox.demo.providers import OCR, VIDEO, provided
 from coatcheck_sandbox.server import SandboxServer
 from coatcheck_sandbox.similarity import character_accuracy
 
-__all__ = ["REQUIRED_ACCURACY", "Filming", "Programme", "Reading", "Verdict"]
+__all__ = ["REQUIRED_ACCURACY", "Filming", "Programme", "Reading", "Verdict", "probe", "programme"]
 
 REQUIRED_ACCURACY = 0.90
 
@@ -48,6 +48,8 @@ class Programme(ABC):
     """What the pieces are, in the plural."""
     measure: ClassVar[str]
     """What is measured of each."""
+    promise: ClassVar[str]
+    """What holds of all, if all is well."""
 
     @abstractmethod
     def pieces(self, sandbox: SandboxServer) -> Mapping[str, object]:
@@ -76,6 +78,7 @@ class Reading(Programme):
 
     what: ClassVar[str] = "scanned pages"
     measure: ClassVar[str] = "characters right"
+    promise: ClassVar[str] = f"every page at least {REQUIRED_ACCURACY:.0%} right"
 
     key: str = "ocr:gitee"
 
@@ -100,6 +103,7 @@ class Filming(Programme):
 
     what: ClassVar[str] = "videos"
     measure: ClassVar[str] = "the file"
+    promise: ClassVar[str] = "every video can be played"
 
     key: str = "video:volcengine"
     folder: Path
