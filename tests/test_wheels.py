@@ -130,7 +130,7 @@ TRIED = {
 }
 """What this repository brings, and how its conformance is asked for."""
 
-OWN_SPECS = ("admissions", "handler-ocr", "selectors", "retries")
+OWN_SPECS = ("admissions", "handler-ocr", "handler-video", "selectors", "retries")
 """Members some of whose offers need settings: their tests have a spec."""
 for each in OWN_SPECS:
     TRIED[f"plugin-coatcheck-{each}"] = ["plugin", "test_plugin:plugin_spec"]

@@ -1090,3 +1090,28 @@ async def test_late_proof_of_a_cancelled_task_cancels_the_remote_job(clock: Manu
 @pytest.fixture(autouse=True)
 def _logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="coatcheck")
+
+
+async def test_the_poll_floor_of_a_handler_is_kept() -> None:
+    """Whatever the retry policy and the provider say: before the first query, between queries, and after errors."""
+    clock = ManualClock()
+    handler = scripted(
+        submit=[SubmitDeferred("refused", retry_after=timedelta(seconds=1)), SubmitResult.accepted("p-1")],
+        query=[
+            QueryResult.running(retry_after=timedelta(seconds=2)),
+            QueryFailed("slow"),
+            QueryResult.running(retry_after=timedelta(minutes=1)),
+        ],
+    )
+    handler.poll_floor = timedelta(seconds=20)
+    retry = ExponentialRetry(initial=timedelta(seconds=1), factor=1, jitter=0)
+    async with memory_app(handler, clock=clock, retry=retry) as app:
+        task = await app.manager.submit(PAGE, tracking_timeout=timedelta(hours=1))
+        waits = []
+        for _ in range(5):
+            await app.worker().drain()
+            found = await app.manager.get(task.id)
+            assert found is not None
+            waits.append((found.schedule.due_at - clock.now()).total_seconds())
+            clock.advance(found.schedule.due_at - clock.now())
+    assert waits == [1, 20, 20, 20, 60]

@@ -10,7 +10,6 @@ import httpx
 import pytest
 from attrs import asdict
 
-import coatcheck_handler_ocr.baidu as module
 from coatcheck.errors import (
     ConfigurationError,
     HandlerError,
@@ -97,7 +96,7 @@ def form_of(body: bytes) -> dict[str, str]:
 def settings(url: str) -> HttpSettings:
     """Return settings with short times and small limits."""
     return HttpSettings(
-        base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB, allow_private=True
+        base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB, allow_private=True
     )
 
 
@@ -440,12 +439,12 @@ async def test_a_refused_token_is_dropped(
     code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The call is tried again soon, with another token, and nobody is alarmed."""
-    monkeypatch.setattr(module, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(BaiduOcr, "token_fresh", timedelta())
     refused = Raw.of(refusal(code, f"Access token {TOKEN} expired"))
     server, raised = await with_client([MINTED, refused, MINTED, Raw.of(SUBMITTED)], calls=2)
     (error,) = raised
     assert isinstance(error, SubmitDeferred)
-    assert error.retry_after == timedelta(seconds=5)
+    assert error.retry_after is None
     assert TOKEN not in str(error)
     assert [each.target.partition("?")[0] for each in server.requests].count("/oauth/2.0/token") == 2
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
@@ -567,15 +566,18 @@ async def test_a_document_is_read(sandbox: SandboxServer, account: object) -> No
 
 
 async def test_an_expired_token_is_replaced(
-    handler: BaiduOcr, sandbox: SandboxServer, protocol: BaiduProtocol, monkeypatch: pytest.MonkeyPatch
+    sandbox: SandboxServer, protocol: BaiduProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The query that meets it fails, and the next one has the result."""
-    monkeypatch.setattr(module, "FRESH_SECONDS", 0.0)
-    query = await submitted(handler, sandbox)
+    monkeypatch.setattr(BaiduOcr, "token_fresh", timedelta())
+    made = make(sandbox, BaiduClient("any", "sandbox-key"))
+    await made.open()
+    query = await submitted(made, sandbox)
     protocol.expire_tokens()
     with pytest.raises(QueryFailed, match="111"):
-        await handler.query(query, Claim().query)
-    assert (await handler.query(query, Claim().query)).verdict is Verdict.SUCCEEDED
+        await made.query(query, Claim().query)
+    assert (await made.query(query, Claim().query)).verdict is Verdict.SUCCEEDED
+    await made.close()
 
 
 async def test_jobs_may_fail_or_be_odd(handler: BaiduOcr, sandbox: SandboxServer) -> None:

@@ -19,7 +19,7 @@ def status(word: str) -> JSON:
 def settings(url: str) -> GiteeOcrSettings:
     """Return settings with short times and small limits."""
     return GiteeOcrSettings(
-        base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB, allow_private=True
+        base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB, allow_private=True
     )
 
 

@@ -74,7 +74,7 @@ def datalab_spec(_folder: Path | None = None) -> HandlerSpec:
         key="ocr:datalab",
         params=lambda url: OcrRequest(url=f"{url}/files/scan.pdf", pages="1-3", options={"paginate": True}),
         settings=lambda url: DatalabOcrSettings(
-            base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB
+            base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB
         ),
         accounts={"default": ACCOUNT, "other": ApiKey("datalab-key-of-another")},
         script=Script(

@@ -103,7 +103,7 @@ def declared_spec(_folder: Path | None = None) -> HandlerSpec:
         params=lambda url: OcrRequest(url=f"{url}/files/scan.pdf"),
         settings=lambda url: evolve(
             settings(base_url=url, poll_floor=None),
-            read_timeout=timedelta(seconds=2),
+            read_timeout=timedelta(seconds=1),
             max_answer_bytes=2 * 1024 * 1024,
         ),
         accounts={
@@ -240,11 +240,7 @@ async def test_a_job_is_submitted_queried_and_cancelled_as_described() -> None:
     replies = [http.Reply.of(status("queued")), http.Reply.of(reading), http.Reply.of({"ok": True})]
     (query, going_on, cancelled), server = await exchanged(replies, work)
     assert query == JOB
-    assert (going_on.verdict, going_on.progress, going_on.retry_after) == (
-        Verdict.RUNNING,
-        0.25,
-        timedelta(seconds=5),
-    )
+    assert (going_on.verdict, going_on.progress) == (Verdict.RUNNING, 0.25)
     assert cancelled is CancelOutcome.CONFIRMED
     assert [f"{each.method} {each.target}" for each in server.requests] == [
         "POST /v2/jobs",
@@ -260,6 +256,12 @@ async def test_a_job_is_submitted_queried_and_cancelled_as_described() -> None:
         False,
     )
     assert b'"lang": ["en"], "settings": {"dpi": 300}' in sent.body
+
+
+def test_the_poll_floor_is_that_of_the_settings() -> None:
+    """Core keeps it."""
+    assert handler().poll_floor == timedelta(seconds=5)
+    assert handler(poll_floor=None).poll_floor is None
 
 
 async def test_a_document_is_uploaded_where_the_service_takes_no_url(documents: ScriptedServer) -> None:

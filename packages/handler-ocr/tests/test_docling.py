@@ -108,7 +108,7 @@ def callback(secret: str) -> CallbackRequest:
 
 def settings(url: str) -> DoclingOcrSettings:
     """Return settings with short times and small limits."""
-    return DoclingOcrSettings(base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB)
+    return DoclingOcrSettings(base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB)
 
 
 def docling_spec(_folder: Path | None = None) -> HandlerSpec:

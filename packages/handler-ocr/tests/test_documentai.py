@@ -80,7 +80,7 @@ def settings(url: str | None = None, **changes: Any) -> DocumentAiOcrSettings:
         "project": "p1",
         "processor": "ocr1",
         "output_prefix": "gs://out/ocr/",
-        "read_timeout": timedelta(seconds=2),
+        "read_timeout": timedelta(seconds=1),
     }
     own = {} if url is None else {"base_url": url, "storage_url": url}
     return DocumentAiOcrSettings(**{**known, **own, **changes})

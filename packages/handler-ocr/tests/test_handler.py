@@ -1,6 +1,7 @@
 import pytest
+from attrs import frozen
 
-from coatcheck.errors import InvalidParams
+from coatcheck.errors import InvalidParams, QueryFailed
 from coatcheck.handler import QueryContext, params_type_of
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import QueryParams, Status
@@ -91,6 +92,60 @@ async def test_results_are_completed() -> None:
     assert (done.result, done.provider_status) == (OcrResult(markdown="# T", text="# T"), "x")
     assert nothing.verdict is Verdict.INCOMPLETE
     assert own.result == "own"
+
+
+@frozen(kw_only=True)
+class Elsewhere(OcrSources):
+    """A result that another request gets."""
+
+    path: str
+
+
+class TwoStepOcr(HeaderOcr):
+    """A provider whose answer about a job that is done has no result in it."""
+
+    key = "test:two-step"
+
+    def read_result(
+        self, response: HttpResponse, params: QueryParams, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
+        """Return where the result is."""
+        return Elsewhere(path="/result")
+
+    async def fetch_sources(
+        self, sources: OcrSources, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
+        """Ask for it."""
+        assert isinstance(sources, Elsewhere)
+        answer = await self.ask(HttpRequest.get(sources.path), context)
+        if answer.status == 404:
+            return None
+        if not answer.ok:
+            raise self.unanswered(answer, context)
+        text = str(answer.json_object()["text"])
+        return QueryResult.failed("blank", "no text") if not text else OcrSources(markdown=text)
+
+
+async def test_a_result_may_take_another_request() -> None:
+    """What it brings means the same as if the query had brought it: text, a failure, nothing yet."""
+    done = Reply.of({"status": "x"})
+    results = [
+        Reply.of({"text": "# T"}),
+        Reply.of({"text": ""}),
+        Reply.of({}, status=404),
+        Reply.of({}, status=503),
+    ]
+    async with ScriptedServer([each for result in results for each in (done, result)]) as server:
+        handler = TwoStepOcr(ApiKey("k"), settings=HttpSettings(base_url=server.url))
+        await handler.open()
+        query = QueryParams(external_task_id="7")
+        read, failed, nothing = [await handler.query(query, Claim().query) for _ in results[:3]]
+        with pytest.raises(QueryFailed, match="503"):
+            await handler.query(query, Claim().query)
+        await handler.close()
+    assert (read.result, read.provider_status) == (OcrResult(markdown="# T", text="# T"), "x")
+    assert (failed.verdict, failed.error_code, failed.provider_status) == (Verdict.FAILED, "blank", "x")
+    assert (nothing.verdict, nothing.provider_status) == (Verdict.INCOMPLETE, "x")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def llamaparse_spec(_folder: Path | None = None) -> HandlerSpec:
             url=f"{url}/files/scan.pdf", pages="1-3", options={"output_options": {"a": 1}}
         ),
         settings=lambda url: LlamaParseOcrSettings(
-            base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB
+            base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB
         ),
         accounts={"default": ACCOUNT, "other": ApiKey("llama-key-of-another")},
         script=Script(

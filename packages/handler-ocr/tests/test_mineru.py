@@ -114,7 +114,7 @@ def mineru_spec(_folder: Path | None = None, *, batch: bool = False) -> HandlerS
         settings=lambda url: MinerUOcrSettings(
             base_url=url,
             batch=batch,
-            read_timeout=timedelta(seconds=2),
+            read_timeout=timedelta(seconds=1),
             max_answer_bytes=2 * MIB,
             allow_private=True,
         ),

@@ -101,7 +101,7 @@ def status(word: str) -> JSON:
 def settings(url: str) -> MistralOcrSettings:
     """Return settings with short times and small limits."""
     return MistralOcrSettings(
-        base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB, allow_private=True
+        base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB, allow_private=True
     )
 
 

@@ -99,7 +99,7 @@ def lines(*documents: JSON) -> bytes:
 def settings(url: str) -> PaddleOcrApiSettings:
     """Return settings with short times and small limits."""
     return PaddleOcrApiSettings(
-        base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB, allow_private=True
+        base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB, allow_private=True
     )
 
 

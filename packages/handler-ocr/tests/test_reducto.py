@@ -112,7 +112,7 @@ def reducto_spec(_folder: Path | None = None) -> HandlerSpec:
             url=f"{url}/files/scan.pdf", pages="1-3", options={"enhance": {"a": 1}}
         ),
         settings=lambda url: HttpSettings(
-            base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB, allow_private=True
+            base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB, allow_private=True
         ),
         accounts={"default": ACCOUNT, "other": ApiKey("reducto-key-of-another")},
         script=Script(

@@ -4,7 +4,9 @@ import pytest
 
 from coatcheck.errors import InvalidParams
 from coatcheck.persistable import from_json, to_json
+from coatcheck.task import JSON
 from coatcheck_handler_ocr import OcrRequest, OutputFormat
+from coatcheck_handler_ocr.request import object_option
 
 URL = "https://files.example.com/report.pdf"
 
@@ -67,3 +69,12 @@ def test_fields_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None
     """The message names the field."""
     with pytest.raises(InvalidParams):
         OcrRequest(**{"url": URL, **wrong})  # type: ignore[arg-type] # on purpose
+
+
+def test_options_that_a_handler_adds_to_are_objects() -> None:
+    """Anything else is refused by name, rather than replaced."""
+    options: dict[str, JSON] = {"a": {"b": 1}, "none": None, "text": "c"}
+    assert object_option(options, "a") == {"b": 1}
+    assert object_option(options, "none") == object_option(options, "missing") == {}
+    with pytest.raises(InvalidParams, match=r"options\.a\.text must be an object"):
+        object_option(options, "text", within="options.a")

@@ -4,8 +4,9 @@ import zipfile
 import pytest
 
 from coatcheck.errors import HandlerError
+from coatcheck.task import JSON
 from coatcheck_handler_ocr import ArchiveRefused, OcrAsset, OcrPage, OcrSources
-from coatcheck_handler_ocr.sources import complete, page_of, sound
+from coatcheck_handler_ocr.sources import complete, given_text, page_of, sound
 from coatcheck_http import Download, DownloadFailed, UnreadableAnswer
 
 
@@ -118,3 +119,17 @@ async def test_no_store_chokes_on_a_result() -> None:
     assert result is not None
     assert (result.markdown, result.text) == ("\ufffd", "\ufffd")
     assert page_of({"text": "\ud800"}, 3) == (OcrPage(index=3, markdown="\ufffd"),)
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"a": " t ", "b": "u"}, " t "),
+        ({"a": "", "b": "u"}, "u"),
+        ({"a": " ", "b": None}, " "),
+        ({"a": 7}, None),
+    ],
+)
+def test_a_given_text_is_a_string_as_it_is(document: JSON, text: str | None) -> None:
+    """A blank one counts if there is no other; a number does not."""
+    assert given_text(document, "a", "b") == text

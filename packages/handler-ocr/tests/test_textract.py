@@ -78,7 +78,7 @@ def textract_spec(_folder: Path | None = None) -> HandlerSpec:
         key="ocr:textract",
         params=lambda _url: OcrRequest(url="s3://scans/2026/scan.pdf"),
         settings=lambda url: TextractOcrSettings(
-            base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB
+            base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB
         ),
         accounts={
             "default": evolve(ACCOUNT, session_token="session-token-of-one"),

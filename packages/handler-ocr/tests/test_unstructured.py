@@ -74,7 +74,7 @@ ELEMENTS: JSON = [element("Title", "Claim ticket", 1), element("NarrativeText", 
 def settings(url: str) -> UnstructuredOcrSettings:
     """Return settings with short times and small limits."""
     return UnstructuredOcrSettings(
-        base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB, allow_private=True
+        base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB, allow_private=True
     )
 
 

@@ -77,7 +77,7 @@ def archive() -> bytes:
 def settings(url: str) -> ZhipuOcrSettings:
     """Return settings with short times and small limits."""
     return ZhipuOcrSettings(
-        base_url=url, read_timeout=timedelta(seconds=2), max_answer_bytes=2 * MIB, allow_private=True
+        base_url=url, read_timeout=timedelta(seconds=1), max_answer_bytes=2 * MIB, allow_private=True
     )
 
 

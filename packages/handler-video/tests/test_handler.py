@@ -225,6 +225,29 @@ async def test_a_video_that_can_never_be_copied_is_told_without(
     assert says in result.result.warnings[1]
 
 
+async def test_credentials_are_not_sent_elsewhere_for_a_copy(tmp_path: Path) -> None:
+    """A video that claims to need them, and is of another origin, is told without its copy."""
+
+    class Guarded(Studio):
+        key = "video:guarded"
+
+        def read_result(
+            self, response: HttpResponse, params: QueryParams, context: QueryContext
+        ) -> VideoResult | QueryResult | None:
+            """Say that the key is needed."""
+            return VideoResult(
+                videos=(Video(url="https://elsewhere.example.com/v.mp4", needs_credentials=True),)
+            )
+
+    async with ScriptedServer([Reply.of({"status": "filmed"})]) as server:
+        capture = CaptureSettings(destination=str(tmp_path))
+        result = await asked(
+            Guarded(ApiKey("k"), settings=VideoSettings(base_url=server.url, capture=capture))
+        )
+    assert isinstance(result.result, VideoResult)
+    assert "must not see the credentials" in result.result.warnings[0]
+
+
 async def test_shortly_before_the_deadline_the_result_goes_before_its_copy(tmp_path: Path) -> None:
     """Another try would come too late."""
     async with ScriptedServer([Reply.of(b"", status=503)]) as files, ScriptedServer([done(files)]) as server:

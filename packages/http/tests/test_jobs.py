@@ -72,12 +72,9 @@ class Songs(JobHandler[Song]):
         return 0.5
 
 
-def answer(body: JSON, **headers: str) -> HttpResponse:
+def answer(body: JSON) -> HttpResponse:
     """Return an answer with this body."""
-    raw = Reply.of(body).raw.partition(b"\r\n\r\n")[2]
-    return HttpResponse(
-        status=200, headers={name.replace("_", "-"): each for name, each in headers.items()}, body=raw
-    )
+    return HttpResponse(status=200, body=Reply.of(body).raw.partition(b"\r\n\r\n")[2])
 
 
 def asked(body: JSON) -> QueryResult:
@@ -162,11 +159,15 @@ def test_a_failed_job_says_why() -> None:
     assert asked({"status": "hoarse"}).error_message == "the job failed"
 
 
-@pytest.mark.parametrize(("told", "seconds"), [(None, 5), ("2", 5), ("60", 60)])
-def test_the_poll_floor_is_kept(told: str | None, seconds: int) -> None:
-    """Whatever the provider says beside it."""
-    headers = {} if told is None else {"retry_after": told}
-    assert Songs().retry_after(answer({}, **headers), Claim().query) == timedelta(seconds=seconds)
+def test_the_poll_floor_is_the_documented_one() -> None:
+    """Unless the class says otherwise; it is core that keeps it."""
+
+    class Patient(Songs):
+        key = "songs:patient"
+        poll_floor = timedelta(minutes=1)
+
+    assert Songs().poll_floor == timedelta(seconds=5)
+    assert Patient().poll_floor == timedelta(minutes=1)
 
 
 def test_documented_limits_are_suggested() -> None:
@@ -179,7 +180,7 @@ def test_documented_limits_are_suggested() -> None:
         facts = None
 
     assert Unknown().suggested_gates() == ()
-    assert Unknown().retry_after(answer({}), Claim().query) is None
+    assert Unknown().poll_floor is None
 
 
 def called(url: str) -> CallbackRequest:

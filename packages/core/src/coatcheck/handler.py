@@ -153,6 +153,9 @@ class Handler(ABC, Generic[P]):
     fails before that is certain to have created nothing; else any unexpected error leaves the outcome unknown."""
     query_batch_size: ClassVar[int] = 100
     """How many jobs one `query_many` takes at most."""
+    poll_floor: timedelta | None = None
+    """How long to wait at least between two queries of one job, whatever the retry policy says; None has no such
+    limit. Only a callback goes before it."""
     not_found_grace: ClassVar[timedelta] = timedelta(seconds=60)
     """How long after acceptance "not found" means "not yet"."""
     params_version: ClassVar[int] = 1

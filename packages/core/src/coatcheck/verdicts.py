@@ -105,10 +105,14 @@ class Judge:
 
     def _delay_or(self, ask: str, task: Task, argument: object) -> timedelta | None:
         try:
-            return _delay(ask, getattr(self._policy(), ask)(task, argument))
+            found = _delay(ask, getattr(self._policy(), ask)(task, argument))
         except Exception:
             logger.exception("retry policy %r failed; the default takes its place", self._policy())
-            return cast("timedelta | None", getattr(_FALLBACK, ask)(task, argument))
+            found = cast("timedelta | None", getattr(_FALLBACK, ask)(task, argument))
+        floor = self.handler.poll_floor
+        if floor is None or found is None or ask == "next_submit_delay":
+            return found
+        return max(found, floor)
 
     # -------------------------------------------------------------- submissions
 

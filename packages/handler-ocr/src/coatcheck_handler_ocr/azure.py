@@ -23,6 +23,7 @@ from coatcheck.handler import CallContext, QueryContext
 from coatcheck.results import QueryResult
 from coatcheck.retry import ExponentialRetry
 from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.boxes import Box, box_around, numbers_at
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
 from coatcheck_handler_ocr.result import OcrBlock, OcrPage
@@ -40,7 +41,9 @@ from coatcheck_http import (
     first_object,
     first_text,
     header_value,
+    items,
     lookup,
+    number,
     segment,
 )
 
@@ -48,8 +51,6 @@ __all__ = ["AzureOcr", "AzureOcrSettings"]
 
 LOCATION = "location"
 """The name among the query params of the URL at which an operation is asked about."""
-_X, _Y = slice(0, None, 2), slice(1, None, 2)
-"""Where a polygon has its coordinates."""
 _POLYGON_NUMBERS = 8
 
 
@@ -215,9 +216,9 @@ def _parameter(name: str, value: JSON) -> str:
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value)
-    items = value if isinstance(value, Sequence) else ()
-    words = [each for each in items if isinstance(each, str) and each.strip() and "," not in each]
-    if not items or len(words) != len(items):
+    parts = value if isinstance(value, Sequence) else ()
+    words = [each for each in parts if isinstance(each, str) and each.strip() and "," not in each]
+    if not parts or len(words) != len(parts):
         message = (
             f"options.{name} must be a text, a number, true or false, or a list of words without commas, "
             f"not {value!r}: the provider takes it in the URL"
@@ -226,47 +227,38 @@ def _parameter(name: str, value: JSON) -> str:
     return ",".join(words)
 
 
-def _items(document: JSON, name: str) -> Sequence[JSON]:
-    found = lookup(document, name)
-    return found if isinstance(found, Sequence) and not isinstance(found, str) else ()
-
-
 def _pages(result: Mapping[str, JSON], content: str) -> Iterator[OcrPage]:
     """Yield the pages, each with its part of the content and the paragraphs that begin on it."""
     blocks = list(_blocks(result))
-    for place, page in enumerate(_items(result, "pages"), start=1):
-        number = lookup(page, "pageNumber")
-        number = number if isinstance(number, int) and number > 0 else place
+    for place, page in enumerate(items(result, "pages"), start=1):
+        told = lookup(page, "pageNumber")
+        page_number = told if isinstance(told, int) and told > 0 else place
         yield OcrPage(
-            index=number - 1,
-            markdown=sound("".join(_cut(content, span) for span in _items(page, "spans"))),
-            width=_number(lookup(page, "width")),
-            height=_number(lookup(page, "height")),
-            blocks=tuple(block for page_number, block in blocks if page_number == number),
+            index=page_number - 1,
+            markdown=sound("".join(_cut(content, span) for span in items(page, "spans"))),
+            width=number(page, "width"),
+            height=number(page, "height"),
+            blocks=tuple(block for begins_on, block in blocks if begins_on == page_number),
         )
 
 
 def _blocks(result: Mapping[str, JSON]) -> Iterator[tuple[JSON, OcrBlock]]:
     """Yield each paragraph with the number of the page that it begins on."""
-    for paragraph in _items(result, "paragraphs"):
+    for paragraph in items(result, "paragraphs"):
         block = OcrBlock(
             kind=first_text(paragraph, "role") or "text",
             text=sound(first_text(paragraph, "content") or ""),
-            box=_box(_items(paragraph, "boundingRegions.0.polygon")),
+            box=_box(paragraph),
         )
         yield lookup(paragraph, "boundingRegions.0.pageNumber"), block
 
 
-def _box(polygon: Sequence[JSON]) -> tuple[float, float, float, float] | None:
-    """Return the upright box around the four corners of a polygon."""
-    numbers = [each for each in map(_number, polygon) if each is not None]
+def _box(paragraph: JSON) -> Box | None:
+    """Return the upright box around the four corners of a paragraph's polygon."""
+    numbers = [each for each in numbers_at(paragraph, "boundingRegions.0.polygon") if each is not None]
     if len(numbers) != _POLYGON_NUMBERS:
         return None
-    return min(numbers[_X]), min(numbers[_Y]), max(numbers[_X]), max(numbers[_Y])
-
-
-def _number(value: JSON) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return box_around(list(zip(numbers[::2], numbers[1::2], strict=True)))
 
 
 def _cut(content: str, span: JSON) -> str:
@@ -278,6 +270,6 @@ def _cut(content: str, span: JSON) -> str:
 
 
 def _warnings(result: Mapping[str, JSON]) -> Iterator[str]:
-    for each in _items(result, "warnings"):
+    for each in items(result, "warnings"):
         told = [first_text(each, name) for name in ("code", "message")]
         yield ": ".join(text for text in told if text is not None) or "a warning without words"

@@ -12,13 +12,10 @@ of a page. Credentials that go into the query are kept out of errors and logs, a
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import ClassVar, cast
-from urllib.parse import unquote, urlsplit
 
 from attrs import evolve, field, frozen
 
@@ -28,10 +25,12 @@ from coatcheck.handler import CallContext, QueryContext
 from coatcheck.results import QueryResult
 from coatcheck.secret import Secret
 from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.boxes import numbers_at, sized_box
+from coatcheck_handler_ocr.documents import name_of
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
 from coatcheck_handler_ocr.result import OcrAsset, OcrBlock, OcrPage
-from coatcheck_handler_ocr.sources import OcrSources, sound
+from coatcheck_handler_ocr.sources import OcrSources, given_text, sound
 from coatcheck_http import (
     Accounts,
     ApiKey,
@@ -49,8 +48,9 @@ from coatcheck_http import (
     as_secret,
     first,
     first_text,
+    form_text,
     header_value,
-    lookup,
+    items,
     shown,
 )
 
@@ -58,13 +58,10 @@ __all__ = ["BaiduClient", "BaiduOcr"]
 
 LINKS_LIVE = timedelta(days=30)
 """How long both result links work."""
-FRESH_SECONDS = 60.0
-"""A token that is refused at this age is no old one: another would be refused as well."""
 
 _BEARER = "bce-v3/"
 _OURS = frozenset({"file_url", "file_data", "file_name", "access_token", "task_id"})
 _MAX_URL_BYTES = 1024
-_CORNERS = 4
 
 
 @frozen
@@ -110,6 +107,8 @@ class BaiduOcr(OcrHandler):
     submit_path: ClassVar[str] = "/rest/2.0/brain/online/v2/paddle-vl-parser/task"
     """Where a POST creates a job."""
     query_path = "/rest/2.0/brain/online/v2/paddle-vl-parser/task/query"
+    token_fresh: ClassVar[timedelta] = timedelta(minutes=1)
+    """A token that was minted so lately is not to blame if it is refused."""
     failure_code_paths = ()
     failure_message_paths = ("result.task_error",)
     error_code_paths = ("error_code", "error")
@@ -133,8 +132,8 @@ class BaiduOcr(OcrHandler):
     ) -> None:
         """Take accounts and settings."""
         super().__init__(accounts, key=key, settings=settings)
-        self._tokens: TokenCache[BaiduClient] = TokenCache(self._mint)
-        self._minted: dict[BaiduClient, tuple[Secret, float]] = {}
+        self._tokens: TokenCache[BaiduClient] = TokenCache(self._mint, fresh=self.token_fresh)
+        self._last_minted: dict[BaiduClient, Secret] = {}
 
     def validate(self, params: OcrRequest) -> None:
         """Refuse, beside what every handler refuses, a document without a name with a suffix."""
@@ -147,7 +146,7 @@ class BaiduOcr(OcrHandler):
         Raises:
             InvalidParams: the document's name has no suffix, or its URL is too long for the provider.
         """
-        options = {name: _form_text(each) for name, each in params.options.items() if name not in _OURS}
+        options = {name: form_text(each) for name, each in params.options.items() if name not in _OURS}
         return HttpRequest.post(self.submit_path, form={**options, **_document(params)})
 
     def build_query(self, params: QueryParams, context: QueryContext) -> HttpRequest:
@@ -172,11 +171,7 @@ class BaiduOcr(OcrHandler):
 
     def credentials_refused(self, context: CallContext) -> bool:
         """Drop a minted token that the provider refused, unless it is new: then something else is wrong."""
-        account = self.account(context, object)
-        token, since = self._minted.get(cast("BaiduClient", account), (None, 0.0))
-        if token is None or time.monotonic() - since < FRESH_SECONDS:
-            return False
-        return self._tokens.drop(cast("BaiduClient", account), token)
+        return self._tokens.refused(cast("BaiduClient", self.account(context, object)))
 
     async def _mint(self, account: BaiduClient) -> MintedToken:
         """Get an access token.
@@ -204,18 +199,21 @@ class BaiduOcr(OcrHandler):
                 retry_after=timedelta(minutes=1),
                 blames_provider=found is not ErrorClass.AUTH,
             )
-        self._minted[account] = (Secret(token), time.monotonic())
+        self._last_minted[account] = Secret(token)
         lives = first(response.json(), "expires_in")
         lifetime = timedelta(seconds=lives) if isinstance(lives, int) and lives >= 0 else None
         return MintedToken(token=Secret(token), lifetime=lifetime)
 
     def known_secrets(self, context: CallContext) -> tuple[str, ...]:
-        """Return what must not show: beside the account's secrets the token that was minted of them."""
+        """Return what must not show: beside the account's secrets the token that was minted of them.
+
+        Also after it was dropped: the error that it was refused with may repeat it.
+        """
         secrets = super().known_secrets(context)
         if not secrets:
             return secrets
-        minted = self._minted.get(cast("BaiduClient", self.account(context, object)))
-        return secrets if minted is None else (*secrets, minted[0].reveal())
+        minted = self._last_minted.get(cast("BaiduClient", self.account(context, object)))
+        return secrets if minted is None else (*secrets, minted.reveal())
 
     def read_error(self, response: HttpResponse) -> ProviderError | None:
         """Return the error of an answer, which has a code that is not 0, mostly in HTTP 200."""
@@ -231,18 +229,10 @@ class BaiduOcr(OcrHandler):
         assets = tuple(_assets(body, context.now + LINKS_LIVE))
         return OcrSources(markdown_url=first_text(body, "result.markdown_url"), assets=assets)
 
-    async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
-        """Fetch the pages, if they can be had, and the text.
-
-        Raises:
-            DownloadFailed: the text cannot be had now.
-        """
-        sources = result.result
-        if isinstance(sources, OcrSources):
-            url = next((each.url for each in sources.assets if each.type == "json"), None)
-            if url is not None:
-                result = evolve(result, result=await self._with_pages(sources, url))
-        return await super().fetch_result(result, context)
+    async def fetch_sources(self, sources: OcrSources, context: QueryContext) -> OcrSources:
+        """Return the sources with their pages, if these can be had."""
+        url = next((each.url for each in sources.assets if each.type == "json"), None)
+        return sources if url is None else await self._with_pages(sources, url)
 
     async def _with_pages(self, sources: OcrSources, url: str) -> OcrSources:
         """Return the sources with the pages that are at `url`, or with a warning."""
@@ -262,7 +252,7 @@ def _document(params: OcrRequest) -> Mapping[str, str]:
     Raises:
         InvalidParams: there is no suffix, or the URL is too long.
     """
-    name = params.file_name or PurePosixPath(unquote(urlsplit(params.url).path)).name
+    name = name_of(params)
     if not PurePosixPath(name).suffix:
         message = (
             f"Baidu goes by the suffix of the document's name, and {name!r} has none; "
@@ -276,10 +266,6 @@ def _document(params: OcrRequest) -> Mapping[str, str]:
     return {"file_url": params.url, "file_name": name}
 
 
-def _form_text(value: JSON) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def _assets(body: JSON, expires_at: datetime) -> Iterator[OcrAsset]:
     for kind, name in (("markdown", "markdown_url"), ("json", "parse_result_url")):
         url = first_text(body, f"result.{name}")
@@ -287,31 +273,17 @@ def _assets(body: JSON, expires_at: datetime) -> Iterator[OcrAsset]:
             yield OcrAsset(type=kind, url=url, expires_at=expires_at)
 
 
-def _items(document: JSON, name: str) -> Sequence[JSON]:
-    found = lookup(document, name)
-    return found if isinstance(found, Sequence) and not isinstance(found, str) else ()
-
-
 def _pages(document: JSON) -> Iterator[OcrPage]:
     """Yield the pages in the order of the file, whose numbers are said to begin at 0 here and at 1 there."""
-    for index, page in enumerate(_items(document, "pages")):
-        blocks = (_block(each) for each in _items(page, "layouts"))
+    for index, page in enumerate(items(document, "pages")):
+        blocks = (_block(each) for each in items(page, "layouts"))
         yield OcrPage(index=index, markdown=_text(page), blocks=tuple(blocks))
 
 
 def _block(layout: JSON) -> OcrBlock:
-    numbers = [
-        float(each)
-        for each in _items(layout, "position")
-        if isinstance(each, (int, float)) and not isinstance(each, bool)
-    ]
-    box = None
-    if len(numbers) == _CORNERS:
-        left, top, width, height = numbers
-        box = (left, top, left + width, top + height)
-    return OcrBlock(kind=sound(first_text(layout, "type") or "text"), text=_text(layout), box=box)
+    kind = sound(first_text(layout, "type") or "text")
+    return OcrBlock(kind=kind, text=_text(layout), box=sized_box(numbers_at(layout, "position")))
 
 
 def _text(holder: JSON) -> str:
-    found = lookup(holder, "text")
-    return sound(found) if isinstance(found, str) else ""
+    return sound(given_text(holder, "text") or "")

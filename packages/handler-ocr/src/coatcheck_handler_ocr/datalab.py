@@ -11,7 +11,6 @@ gone, is not documented.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -42,6 +41,7 @@ from coatcheck_http import (
     callback_json,
     first_object,
     first_text,
+    form_text,
     header_value,
 )
 
@@ -100,7 +100,7 @@ class DatalabOcr(OcrHandler):
 
         Images are not asked for, unless an option does: they would come inline, and are not kept.
         """
-        options = {name: _form_text(value) for name, value in params.options.items() if value is not None}
+        options = {name: form_text(value) for name, value in params.options.items() if value is not None}
         chosen = {
             "page_range": _from_zero(params.pages) if params.pages is not None else None,
             "mode": params.model or self._mode,
@@ -185,10 +185,6 @@ class DatalabOcr(OcrHandler):
         """
         self.check_own_callback(request, account_id)
         return Callback(external_task_ids=callback_ids(callback_json(request), "request_id"))
-
-
-def _form_text(value: JSON) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _from_zero(pages: str) -> str:

@@ -7,9 +7,8 @@ status word, the text and the errors are. All of it is checked when the handler 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 
-from coatcheck.errors import ConfigurationError, InvalidParams
+from coatcheck.errors import ConfigurationError
 from coatcheck.handler import (
     Callback,
     CallbackRequest,
@@ -22,14 +21,14 @@ from coatcheck.handler import (
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, QueryParams
 from coatcheck_handler_ocr.declaration import REQUEST_FIELDS, DeclaredOcrSettings, way_of
+from coatcheck_handler_ocr.documents import upload
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
 from coatcheck_handler_ocr.result import OcrPage
-from coatcheck_handler_ocr.sources import OcrSources, sound
+from coatcheck_handler_ocr.sources import OcrSources, Unfetched, given_text, sound
 from coatcheck_http import (
     Accounts,
     ApiKey,
-    FilePart,
     HttpRequest,
     HttpResponse,
     HttpSettings,
@@ -69,6 +68,7 @@ class DeclaredOcr(OcrHandler):
             raise ConfigurationError(message)
         super().__init__(accounts, key=key, settings=settings)
         self._told = settings
+        self.poll_floor = settings.poll_floor
         self.statuses = settings.words.as_map()
         self.status_paths = split_paths(settings.status)
         self.id_paths = split_paths(settings.id)
@@ -87,18 +87,10 @@ class DeclaredOcr(OcrHandler):
         return super().capabilities - {capability for capability, missing in lacks.items() if missing}
 
     async def prepare(self, params: OcrRequest, context: SubmitContext) -> Prepared:
-        """Download the document, if it is to be uploaded.
-
-        Raises:
-            InvalidParams: it is empty.
-            DownloadFailed: it cannot be had.
-        """
+        """Download the document, if it is to be uploaded; `prepare_download` tells what it raises."""
         if self._told.submit.file_field is None:
             return Prepared()
-        document = await self.download(params.url)
-        if not document.content:
-            raise InvalidParams("the document at the URL is empty")
-        return Prepared(files={"document": document})
+        return await self.prepare_download(params)
 
     def build_submit(self, params: OcrRequest, context: PreparedContext) -> HttpRequest:
         """Fill the template."""
@@ -108,15 +100,8 @@ class DeclaredOcr(OcrHandler):
             "idempotency_key": context.idempotency_key,
             "callback_url": self.own_callback_url(context),
         }
-        file = None
-        if self._told.submit.file_field is not None:
-            document = context.prepared.files["document"]
-            file = FilePart(
-                name=self._told.submit.file_field,
-                file_name=params.file_name or document.file_name,
-                content=document.content,
-                content_type=document.content_type,
-            )
+        field = self._told.submit.file_field
+        file = None if field is None else upload(params, context, field=field)
         return self._told.submit.render(values, file=file)
 
     def create_query_params(self, response: HttpResponse, params: OcrRequest) -> QueryParams:
@@ -165,27 +150,22 @@ class DeclaredOcr(OcrHandler):
     ) -> OcrSources | QueryResult | None:
         """Return where the text is; with `fetch` the next request tells."""
         if self._told.fetch is not None:
-            return QueryResult.succeeded(params, provider_status=self.status_word(response))
+            return Unfetched(request=self._about(self._told.fetch, params))
         return self._sources(response.json())
 
-    async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
-        """Fetch the result if that takes another request, and complete it.
-
-        Raises:
-            QueryFailed: it cannot be had now.
-        """
-        params = result.result
-        if self._told.fetch is None or not isinstance(params, QueryParams):
-            return await super().fetch_result(result, context)
-        response = await self.ask(self._about(self._told.fetch, params), context)
+    async def fetch_sources(
+        self, sources: OcrSources, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
+        """Fetch the result if that takes another request; one that is not there may be so later."""
+        if not isinstance(sources, Unfetched):
+            return sources
+        response = await self.ask(sources.request, context)
         error = self.read_error(response)
-        if error is not None:
-            return QueryResult.incomplete(
-                f"the job is done, and its result is not there: HTTP {error.status} {error.message}",
-                provider_status=result.provider_status,
-            )
-        found = QueryResult.succeeded(self._sources(response.json()), provider_status=result.provider_status)
-        return await super().fetch_result(found, context)
+        if error is None:
+            return self._sources(response.json())
+        return QueryResult.incomplete(
+            f"the job is done, and its result is not there: HTTP {error.status} {error.message}"
+        )
 
     async def authenticate(self, request: HttpRequest, context: CallContext) -> HttpRequest:
         """Return the request with the account's key where the service wants it."""
@@ -198,11 +178,6 @@ class DeclaredOcr(OcrHandler):
         if way == "header":
             return request.with_headers(**{name: header_value(key)})
         return await super().authenticate(request, context)
-
-    def retry_after(self, response: HttpResponse, context: CallContext) -> timedelta | None:
-        """Return how long to wait, by the service and the settings."""
-        asked, floor = super().retry_after(response, context), self._told.poll_floor
-        return max(asked, floor) if asked is not None and floor is not None else asked or floor
 
     async def parse_callback(self, request: CallbackRequest, account_id: str | None) -> Callback:
         """Return which job a callback is about; it must have come to an address that we told.
@@ -225,18 +200,18 @@ class DeclaredOcr(OcrHandler):
         paths = self._told.result
         usage = first(body, *split_paths(paths.usage))
         return OcrSources(
-            markdown=_text(body, paths.markdown),
+            markdown=given_text(body, *split_paths(paths.markdown)),
             markdown_url=first_text(body, *split_paths(paths.markdown_url)),
             archive_url=first_text(body, *split_paths(paths.archive_url)),
             pages=self._pages(first(body, *split_paths(paths.pages))),
             jsonl_url=first_text(body, *split_paths(paths.jsonl_url)),
-            text=_text(body, paths.text),
+            text=given_text(body, *split_paths(paths.text)),
             usage=usage if isinstance(usage, Mapping) else {},
         )
 
     def read_page(self, document: JSON, index: int) -> Sequence[OcrPage]:
         """Return the page of one line of a JSONL file."""
-        text = _text(document, self._told.result.page_text)
+        text = given_text(document, *split_paths(self._told.result.page_text))
         return () if text is None else (OcrPage(index=index, markdown=sound(text)),)
 
     def _pages(self, found: JSON) -> tuple[OcrPage, ...]:
@@ -251,12 +226,6 @@ def _json(value: object) -> JSON:
     if isinstance(value, tuple):
         return [str(each) for each in value]
     return dict(value) if isinstance(value, Mapping) else value  # type: ignore[return-value] # fields of OcrRequest are JSON
-
-
-def _text(body: JSON, paths: str | None) -> str | None:
-    """Return the first string that is there, blank ones last: a document without text has a blank one."""
-    found = [text for text in (lookup(body, path) for path in split_paths(paths)) if isinstance(text, str)]
-    return next((text for text in found if text.strip()), found[0] if found else None)
 
 
 def _truth(body: JSON, *paths: str) -> str | None:

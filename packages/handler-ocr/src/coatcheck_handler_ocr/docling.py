@@ -17,7 +17,7 @@ from http import HTTPStatus
 from attrs import evolve, field, frozen
 from attrs.converters import optional
 
-from coatcheck.errors import ConfigurationError, InvalidParams, QueryFailed
+from coatcheck.errors import ConfigurationError, InvalidParams
 from coatcheck.handler import Callback, CallbackRequest, CallContext, QueryContext
 from coatcheck.results import QueryResult
 from coatcheck.secret import Secret
@@ -25,10 +25,9 @@ from coatcheck.task import JSON, QueryParams
 from coatcheck_handler_ocr.docling_document import pages_of
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
-from coatcheck_handler_ocr.sources import OcrSources
+from coatcheck_handler_ocr.sources import OcrSources, Unfetched, given_text
 from coatcheck_http import (
     Accounts,
-    ErrorClass,
     HttpRequest,
     HttpResponse,
     HttpSettings,
@@ -45,6 +44,7 @@ from coatcheck_http import (
     first_object,
     first_text,
     header_value,
+    items,
     lookup,
     redact,
     segment,
@@ -54,7 +54,6 @@ __all__ = ["DoclingAccount", "DoclingOcr", "DoclingOcrSettings"]
 
 _FORMATS = {OutputFormat.MARKDOWN: "md", OutputFormat.TEXT: "text", OutputFormat.JSON: "json"}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_SLOW_DOWN = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.CONCURRENCY_LIMITED})
 
 
 def _check_tenant(_account: object, _attribute: object, value: str | None) -> None:
@@ -93,13 +92,6 @@ class DoclingOcrSettings(HttpSettings):
 
     tenant_header: str = field(default="X-Tenant-Id", validator=_check_header_name)
     """The header with the account's tenant; the server's `DOCLING_SERVE_ENG_RAY_TENANT_ID_HEADER` names it."""
-
-
-@frozen(kw_only=True)
-class _Stored(OcrSources):
-    """A result that waits on the server."""
-
-    path: str
 
 
 class DoclingOcr(OcrHandler):
@@ -188,25 +180,24 @@ class DoclingOcr(OcrHandler):
         self, response: HttpResponse, params: QueryParams, context: QueryContext
     ) -> OcrSources | QueryResult | None:
         """Return that the result is to be asked for."""
-        return _Stored(path=f"/v1/result/{segment(params.external_task_id)}")
+        return Unfetched(request=HttpRequest.get(f"/v1/result/{segment(params.external_task_id)}"))
 
-    async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
+    async def fetch_sources(
+        self, sources: OcrSources, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
         """Ask for the result at once: the server may clear it soon after it is done.
 
         Raises:
             QueryFailed: it cannot be had now.
         """
-        if not isinstance(result.result, _Stored):
-            return await super().fetch_result(result, context)
-        response = await self.ask(HttpRequest.get(result.result.path), context)
+        if not isinstance(sources, Unfetched):
+            return sources
+        response = await self.ask(sources.request, context)
         if response.status == HTTPStatus.NOT_FOUND:
-            return QueryResult.incomplete(provider_status=result.provider_status)
+            return None
         if not response.ok:
-            raise self._unanswered(response, context)
-        found = self.read_document(response)
-        if isinstance(found, QueryResult):
-            return found
-        return await super().fetch_result(evolve(result, result=found), context)
+            raise self.unanswered(response, context)
+        return self.read_document(response)
 
     def read_document(self, response: HttpResponse) -> OcrSources | QueryResult:
         """Return the text in the answer about a result, or that the document could not be read. Pure."""
@@ -238,16 +229,6 @@ class DoclingOcr(OcrHandler):
         self.check_own_callback(request, account_id)
         return Callback(external_task_ids=callback_ids(callback_json(request), "task_id"))
 
-    def _unanswered(self, response: HttpResponse, context: QueryContext) -> QueryFailed:
-        error = self.error_of(response)
-        found = self.classify(error.code, error.status, error.message)
-        return QueryFailed(
-            f"the result cannot be had: HTTP {error.status} ({found}): {error.message}",
-            code=error.code or str(found),
-            retry_after=self.retry_after(response, context),
-            rate_limited=found in _SLOW_DOWN,
-        )
-
 
 def _wanted(params: OcrRequest) -> Sequence[OutputFormat]:
     return (OutputFormat.MARKDOWN, *params.outputs)
@@ -269,8 +250,7 @@ def _page_range(pages: str | None) -> list[JSON] | None:
 
 
 def _errors(body: Mapping[str, JSON]) -> Iterator[str]:
-    errors = first(body, "errors")
-    for each in errors if isinstance(errors, Sequence) and not isinstance(errors, str) else ():
+    for each in items(body, "errors"):
         message = first_text(each, "error_message")
         if message is not None:
             # the server repeats the document's URL, which may be presigned
@@ -281,11 +261,10 @@ def _errors(body: Mapping[str, JSON]) -> Iterator[str]:
 
 def _sources(body: Mapping[str, JSON], errors: tuple[str, ...]) -> OcrSources:
     document = first_object(body, "document")
-    text, markdown = lookup(document, "text_content"), lookup(document, "md_content")
     seconds = first(body, "processing_time")
     return OcrSources(
-        markdown=markdown if isinstance(markdown, str) else None,
-        text=text if isinstance(text, str) else None,
+        markdown=given_text(document, "md_content"),
+        text=given_text(document, "text_content"),
         pages=tuple(pages_of(first_object(document, "json_content"))),
         usage={} if seconds is None else {"processing_time": seconds},
         warnings=errors,

@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from coatcheck.task import JSON
+from coatcheck_handler_ocr.boxes import Box, box_of
 from coatcheck_handler_ocr.result import OcrBlock, OcrPage
 from coatcheck_handler_ocr.sources import sound
-from coatcheck_http import first_object, first_text, lookup
+from coatcheck_http import first_object, first_text, items, lookup, number
 
 __all__ = ["pages_of"]
 
@@ -21,17 +22,17 @@ def pages_of(document: JSON) -> Iterator[OcrPage]:
 
     A page's Markdown is that of its blocks one below the other: docling-serve gives Markdown of the whole only.
     """
-    items = list(_in_order(document))
+    parts = list(_in_order(document))
     for page in first_object(document, "pages").values():
-        number = _number(page, "page_no")
-        if number is None:
+        page_number = number(page, "page_no")
+        if page_number is None:
             continue
-        height = _number(page, "size.height")
-        blocks = tuple(_blocks(items, number, height))
+        height = number(page, "size.height")
+        blocks = tuple(_blocks(parts, page_number, height))
         yield OcrPage(
-            index=int(number) - 1,
+            index=int(page_number) - 1,
             markdown="\n\n".join(each.text for each in blocks if each.text),
-            width=_number(page, "size.width"),
+            width=number(page, "size.width"),
             height=height,
             blocks=blocks,
         )
@@ -48,17 +49,17 @@ def _in_order(document: JSON) -> Iterator[JSON]:
         seen.add(path)
         item = lookup(document, path)
         yield item
-        references = [first_text(each, "$ref") for each in _list(lookup(item, "children"))]
+        references = [first_text(each, "$ref") for each in items(item, "children")]
         waiting.extendleft(
             reversed([each.removeprefix("#/").replace("/", ".") for each in references if each])
         )
 
 
-def _blocks(items: Sequence[JSON], page_number: float, height: float | None) -> Iterator[OcrBlock]:
-    for item in items:
-        places = _list(lookup(item, "prov"))
+def _blocks(parts: Sequence[JSON], page_number: float, height: float | None) -> Iterator[OcrBlock]:
+    for item in parts:
+        places = items(item, "prov")
         for place in places:
-            if _number(place, "page_no") == page_number:
+            if number(place, "page_no") == page_number:
                 text = _text(item, place if len(places) > 1 else None)
                 yield OcrBlock(
                     kind=first_text(item, "label") or "text", text=sound(text), box=_box(place, height)
@@ -75,29 +76,20 @@ def _text(item: JSON, part: JSON) -> str:
 
 
 def _table_text(item: JSON) -> str:
+    grid = items(item, "data.grid")
     rows = (
-        " | ".join(first_text(cell, "text") or "" for cell in _list(row))
-        for row in _list(lookup(item, "data.grid"))
+        " | ".join(first_text(cell, "text") or "" for cell in items(grid, str(place)))
+        for place in range(len(grid))
     )
     return "\n".join(rows)
 
 
-def _box(place: JSON, height: float | None) -> tuple[float, float, float, float] | None:
+def _box(place: JSON, height: float | None) -> Box | None:
     """Return the box with its origin at the upper left, which PDF has at the lower left."""
-    left, top, right, bottom = (_number(place, f"bbox.{side}") for side in "ltrb")
-    if left is None or top is None or right is None or bottom is None:
+    box = box_of(number(place, f"bbox.{side}") for side in "ltrb")
+    if box is None or first_text(place, "bbox.coord_origin") != "BOTTOMLEFT":
+        return box
+    if height is None:
         return None
-    if first_text(place, "bbox.coord_origin") == "BOTTOMLEFT":
-        if height is None:
-            return None
-        top, bottom = height - top, height - bottom
-    return left, top, right, bottom
-
-
-def _list(value: JSON) -> Sequence[JSON]:
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-
-
-def _number(document: JSON, path: str) -> float | None:
-    found = lookup(document, path)
-    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    left, top, right, bottom = box
+    return left, height - top, right, height - bottom

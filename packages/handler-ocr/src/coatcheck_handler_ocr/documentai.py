@@ -1,9 +1,10 @@
 """Google Document AI: batch processing of documents in Cloud Storage.
 
-Read in 2026 from googleapis/googleapis, `google/cloud/documentai/v1/*.proto`, `google/longrunning/operations.proto`
-and `google/rpc/code.proto`; nothing was tried against the live service. Documents are read from Cloud Storage and
-results written there, as JSON, to be listed and read by its own JSON API with the same token. There is no idempotency
-key and no callback. Rates, and how long an operation is remembered, are not documented there.
+Shapes are those generally known of the provider's public protocol definitions (googleapis/googleapis, Document AI
+version 1, long-running operations, status codes), which were not at hand; nothing was tried against the live service.
+Documents are read from Cloud Storage and results written there, as JSON, to be listed and read by its own JSON API
+with the same token. No idempotency key and no callback are known. Rates, and how long an operation is remembered,
+are not known.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from coatcheck_http import (
     UnreadableAnswer,
     first_object,
     first_text,
+    items,
     lookup,
     segment,
 )
@@ -73,8 +75,7 @@ class DocumentAiOcr(GoogleCalls[OcrRequest], OcrHandler):
     facts = ProviderFacts(
         name="Google Document AI",
         sources=(
-            "googleapis/googleapis, google/cloud/documentai/v1/*.proto, as noted in 2026",
-            "google/longrunning/operations.proto and google/rpc/code.proto there",
+            "googleapis/googleapis, google.cloud.documentai.v1 and google.longrunning, as generally known: not at hand",
         ),
     )
     supports = frozenset({"file_name", "model"})
@@ -82,7 +83,7 @@ class DocumentAiOcr(GoogleCalls[OcrRequest], OcrHandler):
     url_schemes = ("gs",)
     id_paths = ("name",)
     status_paths = ("metadata.state",)
-    # BatchProcessMetadata.State in document_processor_service.proto
+    # BatchProcessMetadata.State of the protocol definitions
     statuses = StatusMap(
         waiting="WAITING",
         running="RUNNING CANCELLING",
@@ -201,7 +202,7 @@ class DocumentAiOcr(GoogleCalls[OcrRequest], OcrHandler):
         A job that is done has failed all the same if its document has.
         """
         body = response.json_object()
-        statuses = _list(lookup(body, "metadata.individualProcessStatuses"))
+        statuses = items(body, "metadata.individualProcessStatuses")
         failed = [each for each in statuses if code_of(lookup(each, "status")) is not None]
         if failed and len(failed) == len(statuses):
             return self.read_failure(response, self.status_word(response) or "done")
@@ -217,25 +218,22 @@ class DocumentAiOcr(GoogleCalls[OcrRequest], OcrHandler):
         )
         return _Outputs(folders=folders or (output,), warnings=warnings)
 
-    async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
+    async def fetch_sources(self, sources: OcrSources, context: QueryContext) -> OcrSources | None:
         """List the files of the result and read them.
 
         Raises:
             QueryFailed: one of them cannot be had now; the next query begins anew.
         """
-        found = result.result
-        if isinstance(found, _Outputs):
-            shards, whole = await read_shards(
-                found.folders,
-                lambda request: self._stored(request, context),
-                storage_url=self._storage_url,
-                most=self._own.max_shards,
-                most_bytes=self.settings.max_download_bytes,
-            )
-            if not shards:
-                return QueryResult.incomplete(provider_status=result.provider_status)
-            result = evolve(result, result=self._joined(found, shards, whole=whole))
-        return await super().fetch_result(result, context)
+        if not isinstance(sources, _Outputs):
+            return sources
+        shards, whole = await read_shards(
+            sources.folders,
+            lambda request: self._stored(request, context),
+            storage_url=self._storage_url,
+            most=self._own.max_shards,
+            most_bytes=self.settings.max_download_bytes,
+        )
+        return self._joined(sources, shards, whole=whole) if shards else None
 
     def _folder(self, context: CallContext) -> str:
         return f"{self._own.output_prefix.rstrip('/')}/{context.task_id}/"
@@ -290,7 +288,3 @@ def _media_type(params: OcrRequest) -> str:
         )
         raise InvalidParams(message)
     return found
-
-
-def _list(value: JSON) -> Sequence[JSON]:
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()

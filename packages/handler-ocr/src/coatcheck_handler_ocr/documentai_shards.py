@@ -1,21 +1,22 @@
 """From the shards of a document that Google Document AI writes to pages.
 
-Shapes are those of `google/cloud/documentai/v1/document.proto` in googleapis, as JSON: a shard has a text, and its
-pages and their parts point into it.
+Shapes are those generally known of `google.cloud.documentai.v1.Document` in the provider's public protocol definitions,
+which were not at hand, as JSON: a shard has a text, and its pages and their parts point into it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from attrs import evolve, frozen
 
 from coatcheck.task import JSON
+from coatcheck_handler_ocr.boxes import Box, box_around
 from coatcheck_handler_ocr.result import OcrBlock, OcrPage
-from coatcheck_handler_ocr.sources import sound
-from coatcheck_http import HttpRequest, HttpResponse, first_text, lookup, segment
+from coatcheck_handler_ocr.sources import given_text, sound
+from coatcheck_http import HttpRequest, HttpResponse, first_text, items, lookup, number, segment
 
 __all__ = ["Shard", "numbered", "read_shard", "read_shards"]
 
@@ -49,13 +50,12 @@ def read_shard(response: HttpResponse, name: str) -> Shard:
         UnreadableAnswer: it is no JSON object.
     """
     body = response.json_object()
-    text = body.get("text")
-    words = text if isinstance(text, str) else ""
+    words = given_text(body, "text") or ""
     return Shard(
         name=name,
-        index=int(_number(lookup(body, "shardInfo.shardIndex")) or 0),
+        index=int(_count(body, "shardInfo.shardIndex") or 0),
         text=sound(words),
-        pages=tuple(_page(each, words) for each in _list(body.get("pages"))),
+        pages=tuple(_page(each, words) for each in items(body, "pages")),
         problem=first_text(body, "error.message"),
     )
 
@@ -89,7 +89,7 @@ async def _names(place: str, prefix: str, ask: Ask) -> tuple[list[str], bool]:
     query = {"prefix": prefix}
     for _ in range(_MOST_LISTINGS):
         body = (await ask(HttpRequest.get(place, query=query))).json_object()
-        told = (first_text(each, "name") for each in _list(body.get("items")))
+        told = (first_text(each, "name") for each in items(body, "items"))
         names += [each for each in told if each is not None and each.endswith(".json")]
         token = first_text(body, "nextPageToken")
         if token is None:
@@ -115,10 +115,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _page(page: JSON, text: str) -> OcrPage:
-    width, height = (_number(lookup(page, f"dimension.{name}")) for name in ("width", "height"))
+    width, height = (number(page, f"dimension.{name}") for name in ("width", "height"))
     blocks: tuple[OcrBlock, ...] = ()
     for kind, parts in _PARTS:
-        blocks = tuple(_block(kind, each, text, (width, height)) for each in _list(lookup(page, parts)))
+        blocks = tuple(_block(kind, each, text, (width, height)) for each in items(page, parts))
         if blocks:
             break
     words = _pointed(lookup(page, "layout"), text) or "\n\n".join(each.text for each in blocks if each.text)
@@ -133,38 +133,31 @@ def _block(kind: str, part: JSON, text: str, size: tuple[float | None, float | N
 def _pointed(layout: JSON, text: str) -> str:
     """Return the text that a layout points to. Numbers are texts in JSON, and 0 is left out."""
     found = []
-    for each in _list(lookup(layout, "textAnchor.textSegments")):
-        begin, end = _number(lookup(each, "startIndex")) or 0, _number(lookup(each, "endIndex")) or 0
+    for each in items(layout, "textAnchor.textSegments"):
+        begin, end = _count(each, "startIndex") or 0, _count(each, "endIndex") or 0
         found.append(text[max(int(begin), 0) : max(int(end), 0)])
     return sound("".join(found)).strip()
 
 
-def _box(layout: JSON, size: tuple[float | None, float | None]) -> tuple[float, float, float, float] | None:
+def _box(layout: JSON, size: tuple[float | None, float | None]) -> Box | None:
     """Return the box around a polygon, in the unit of the page."""
     width, height = size
-    points = list(_points(lookup(layout, "boundingPoly.normalizedVertices")))
+    points = list(_points(layout, "boundingPoly.normalizedVertices"))
     if points and width is not None and height is not None:
-        points = [(x * width, y * height) for x, y in points]
-    else:
-        points = list(_points(lookup(layout, "boundingPoly.vertices")))
-    if not points:
-        return None
-    across, down = zip(*points, strict=True)
-    return min(across), min(down), max(across), max(down)
+        return box_around([(x * width, y * height) for x, y in points])
+    return box_around(list(_points(layout, "boundingPoly.vertices")))
 
 
-def _points(vertices: JSON) -> Iterator[tuple[float, float]]:
-    for each in _list(vertices):
+def _points(layout: JSON, path: str) -> Iterator[tuple[float, float]]:
+    """Yield the corners of a polygon; 0 is left out in JSON."""
+    for each in items(layout, path):
         if isinstance(each, Mapping):
-            yield _number(each.get("x")) or 0.0, _number(each.get("y")) or 0.0
+            yield number(each, "x") or 0.0, number(each, "y") or 0.0
 
 
-def _number(value: JSON) -> float | None:
-    """Return a number, which may be a text if it is a large one."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 15:  # noqa: PLR2004 - exact as a float
-        return float(value)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _list(value: JSON) -> Sequence[JSON]:
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+def _count(document: JSON, path: str) -> float | None:
+    """Return a whole number, which is a text in JSON if it may be a large one."""
+    found = lookup(document, path)
+    if isinstance(found, str) and found.isascii() and found.isdecimal() and len(found) <= 15:  # noqa: PLR2004 - exact as a float
+        return float(found)
+    return number(document, path)

@@ -15,17 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from coatcheck.errors import CallbackRejected, InvalidParams, QueryFailed
+from coatcheck.errors import CallbackRejected, InvalidParams
 from coatcheck.handler import Callback, CallbackRequest, QueryContext
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.boxes import Box, box_around, sized_box
 from coatcheck_handler_ocr.handler import OcrHandler
-from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
+from coatcheck_handler_ocr.request import OcrRequest, OutputFormat, object_option
 from coatcheck_handler_ocr.result import OcrBlock, OcrPage
-from coatcheck_handler_ocr.sources import OcrSources, sound
+from coatcheck_handler_ocr.sources import OcrSources, Unfetched, given_text, sound
 from coatcheck_http import (
     Accounts,
-    ErrorClass,
     HttpRequest,
     HttpResponse,
     HttpSettings,
@@ -35,7 +35,9 @@ from coatcheck_http import (
     callback_ids,
     callback_json,
     first_text,
+    items,
     lookup,
+    number,
 )
 
 __all__ = ["LlamaParseOcr", "LlamaParseOcrSettings"]
@@ -43,7 +45,6 @@ __all__ = ["LlamaParseOcr", "LlamaParseOcrSettings"]
 EXPAND = "expand"
 """The name among the query params of what to ask for once a job is done."""
 _TEXT_ONLY_TIER = "fast"
-_RATE = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.CONCURRENCY_LIMITED})
 
 
 @frozen(kw_only=True)
@@ -54,13 +55,6 @@ class LlamaParseOcrSettings(HttpSettings):
     """For requests that name no model: ``fast`` (text alone), ``cost_effective``, ``agentic`` or ``agentic_plus``."""
     version: str = "latest"
     """Of the tier, such as ``2026-03-12``; an option of the request goes before it."""
-
-
-@frozen(kw_only=True)
-class _Unfetched(OcrSources):
-    """The result of a job that is done, before it was asked for."""
-
-    request: HttpRequest
 
 
 class LlamaParseOcr(OcrHandler):
@@ -113,7 +107,7 @@ class LlamaParseOcr(OcrHandler):
         body = self._body_of(params)
         callback_url = self.own_callback_url(context)
         if callback_url is not None:
-            others = _items(body, "webhook_configurations")
+            others = items(body, "webhook_configurations")
             # without a list of events all are told; the provider's sources differ about their names
             body["webhook_configurations"] = [*others, {"webhook_url": callback_url}]
         return HttpRequest.post("/api/v2/parse", json=body)
@@ -141,25 +135,23 @@ class LlamaParseOcr(OcrHandler):
         if lookup(body, "markdown") is not None or lookup(body, "text") is not None:
             return _read(body)
         expand = params.read(EXPAND, str) if EXPAND in params.provider_params else "markdown"
-        return _Unfetched(request=self.build_query(params, context).with_query(expand=expand))
+        return Unfetched(request=self.build_query(params, context).with_query(expand=expand))
 
-    async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
-        """Ask for the content of a job that is done, and make an `OcrResult` of it.
+    async def fetch_sources(
+        self, sources: OcrSources, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
+        """Ask for the content of a job that is done.
 
         Raises:
             QueryFailed: the provider answered with an error; the next query tries again.
             UnreadableAnswer: the answer is no JSON.
         """
-        if isinstance(result.result, _Unfetched):
-            response = await self.ask(result.result.request, context)
-            self._check(response, context)
-            found = _read(response.json_object())
-            if found is None:
-                return QueryResult.incomplete(provider_status=result.provider_status)
-            if isinstance(found, QueryResult):
-                return evolve(found, provider_status=result.provider_status)
-            result = evolve(result, result=found)
-        return await super().fetch_result(result, context)
+        if not isinstance(sources, Unfetched):
+            return sources
+        response = await self.ask(sources.request, context)
+        if not response.ok:
+            raise self.unanswered(response, context, "the job is done, and its result cannot be had now")
+        return _read(response.json_object())
 
     async def parse_callback(self, request: CallbackRequest, account_id: str | None) -> Callback:
         """Return which job a callback is about, if it came to an address that we gave.
@@ -183,36 +175,13 @@ class LlamaParseOcr(OcrHandler):
             "source_url": params.url,
         }
         if params.pages is not None:
-            body["page_ranges"] = {**_object(options, "page_ranges"), "target_pages": params.pages}
+            body["page_ranges"] = {**object_option(options, "page_ranges"), "target_pages": params.pages}
         if params.languages:
-            processing = _object(options, "processing_options")
-            ocr = {**_object(processing, "ocr_parameters"), "languages": list(params.languages)}
-            body["processing_options"] = {**processing, "ocr_parameters": ocr}
+            processing = object_option(options, "processing_options")
+            ocr = object_option(processing, "ocr_parameters", within="options.processing_options")
+            languages: JSON = {**ocr, "languages": list(params.languages)}
+            body["processing_options"] = {**processing, "ocr_parameters": languages}
         return body
-
-    def _check(self, response: HttpResponse, context: QueryContext) -> None:
-        error = self.read_error(response)
-        if error is None:
-            return
-        found = self.classify(error.code, error.status, error.message)
-        message = f"the job is done, and its result cannot be had now: HTTP {error.status} ({found}): {error.message}"
-        raise QueryFailed(
-            message,
-            code=str(found),
-            retry_after=self.retry_after(response, context),
-            rate_limited=found in _RATE,
-        )
-
-
-def _object(options: Mapping[str, JSON], name: str) -> Mapping[str, JSON]:
-    """Return an option that is an object, or an empty one."""
-    found = options.get(name)
-    if found is None:
-        return {}
-    if not isinstance(found, Mapping):
-        message = f"options: {name} must be an object, as the provider has it, not {found!r}"
-        raise InvalidParams(message)
-    return found
 
 
 def _unpacked(request: CallbackRequest) -> CallbackRequest:
@@ -226,85 +195,67 @@ def _unpacked(request: CallbackRequest) -> CallbackRequest:
         return request  # told by whoever reads it
 
 
-def _items(document: JSON, name: str) -> Sequence[JSON]:
-    found = lookup(document, name)
-    return found if isinstance(found, Sequence) and not isinstance(found, str) else ()
-
-
 def _read(body: JSON) -> OcrSources | QueryResult | None:
     """Return the content in an answer; None if there is none, a failure if every page failed."""
     if not any(isinstance(lookup(body, f"{name}.pages"), Sequence) for name in ("markdown", "text")):
         return None
-    markdown, text, items = (_by_number(body, name) for name in ("markdown", "text", "items"))
-    failures = [*_failures(markdown, "page"), *_failures(items, "the items of page")]
-    texts = {number: found for number, page in text.items() if (found := _string(page, "text")) is not None}
-    read = {
-        number: found for number, page in markdown.items() if (found := _string(page, "markdown")) is not None
-    }
+    markdown, text, parts = (_by_number(body, name) for name in ("markdown", "text", "items"))
+    failures = [*_failures(markdown, "page"), *_failures(parts, "the items of page")]
+    texts = dict(_texts(text, "text"))
+    read = dict(_texts(markdown, "markdown"))
     if failures and not read and not texts:
         return QueryResult.failed(None, f"every page failed; {failures[0]}")
     content = {**texts, **read}
     return OcrSources(
-        markdown="\n\n".join(content[number] for number in sorted(content)),
-        text="\n\n".join(texts[number] for number in sorted(texts)) if texts else None,
-        pages=tuple(_page(number, content[number], items.get(number)) for number in sorted(content)),
+        markdown="\n\n".join(content[page] for page in sorted(content)),
+        text="\n\n".join(texts[page] for page in sorted(texts)) if texts else None,
+        pages=tuple(_page(page, content[page], parts.get(page)) for page in sorted(content)),
         warnings=tuple(failures),
     )
 
 
 def _by_number(body: JSON, name: str) -> dict[int, JSON]:
     """Return pages by their numbers; the first is 1."""
-    pages = enumerate(_items(body, f"{name}.pages"), start=1)
+    pages = enumerate(items(body, f"{name}.pages"), start=1)
     told = ((lookup(page, "page_number"), place, page) for place, page in pages)
-    return {number if isinstance(number, int) and number > 0 else place: page for number, place, page in told}
+    return {given if isinstance(given, int) and given > 0 else place: page for given, place, page in told}
 
 
 def _failures(pages: Mapping[int, JSON], what: str) -> Iterator[str]:
-    for number, page in sorted(pages.items()):
+    for place, page in sorted(pages.items()):
         if lookup(page, "success") is False:
-            yield f"{what} {number} failed: {first_text(page, 'error') or 'the provider gives no reason'}"
+            yield f"{what} {place} failed: {first_text(page, 'error') or 'the provider gives no reason'}"
 
 
-def _string(page: JSON, name: str) -> str | None:
-    found = lookup(page, name)
-    return found if isinstance(found, str) else None
+def _texts(pages: Mapping[int, JSON], name: str) -> Iterator[tuple[int, str]]:
+    for place, page in pages.items():
+        text = given_text(page, name)
+        if text is not None:
+            yield place, text
 
 
-def _page(number: int, markdown: str, items: JSON) -> OcrPage:
+def _page(place: int, markdown: str, parts: JSON) -> OcrPage:
     """Return a page; sizes and boxes are in points."""
     return OcrPage(
-        index=number - 1,
+        index=place - 1,
         markdown=sound(markdown),
-        width=_number(lookup(items, "page_width")),
-        height=_number(lookup(items, "page_height")),
+        width=number(parts, "page_width"),
+        height=number(parts, "page_height"),
         blocks=tuple(
             OcrBlock(
                 kind=first_text(each, "type") or "text",
                 text=sound(first_text(each, "md", "value", "caption") or ""),
                 box=_box(each),
             )
-            for each in _items(items, "items")
+            for each in items(parts, "items")
         ),
     )
 
 
-def _box(item: JSON) -> tuple[float, float, float, float] | None:
+def _box(item: JSON) -> Box | None:
     """Return the box around all boxes of an item."""
     told = lookup(item, "bbox")
-    numbers = [
-        [_number(lookup(each, name)) for name in ("x", "y", "w", "h")]
-        for each in ([told] if isinstance(told, Mapping) else _items(item, "bbox"))
-    ]
-    boxes = [
-        (x, y, x + w, y + h)
-        for x, y, w, h in numbers
-        if x is not None and y is not None and w is not None and h is not None
-    ]
-    if not boxes:
-        return None
-    lefts, tops, rights, bottoms = zip(*boxes, strict=True)
-    return min(lefts), min(tops), max(rights), max(bottoms)
-
-
-def _number(value: JSON) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    all_boxes = [told] if isinstance(told, Mapping) else items(item, "bbox")
+    found = (sized_box(number(each, side) for side in "xywh") for each in all_boxes)
+    boxes = [each for each in found if each is not None]
+    return box_around([point for each in boxes for point in (each[:2], each[2:])])

@@ -31,6 +31,7 @@ from coatcheck.gates import Rate
 from coatcheck.handler import Callback, CallbackRequest, QueryContext
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.documents import part_read
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
 from coatcheck_handler_ocr.result import OcrAsset
@@ -201,10 +202,7 @@ class MinerUOcr(OcrHandler):
     def read_progress(self, response: HttpResponse) -> float | None:
         """Return the part of the pages that has been extracted."""
         progress = first_object(response.json(), *_of_job("extract_progress"))
-        done, total = progress.get("extracted_pages"), progress.get("total_pages")
-        if not isinstance(done, (int, float)) or not isinstance(total, (int, float)) or total <= 0:
-            return None
-        return min(max(done / total, 0.0), 1.0)
+        return part_read(progress, "extracted_pages", "total_pages")
 
     def read_result(
         self, response: HttpResponse, params: QueryParams, context: QueryContext

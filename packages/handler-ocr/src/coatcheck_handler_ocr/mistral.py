@@ -13,21 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from urllib.parse import unquote, urlsplit
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from coatcheck.errors import ConfigurationError, InvalidParams, QueryFailed
+from coatcheck.errors import ConfigurationError, InvalidParams
 from coatcheck.handler import CancelContext, QueryContext
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, CancelOutcome, QueryParams
+from coatcheck_handler_ocr.documents import name_of
 from coatcheck_handler_ocr.handler import OcrHandler
-from coatcheck_handler_ocr.mistral_rows import items_of, own_row, read_row, rows_of
+from coatcheck_handler_ocr.mistral_rows import own_row, read_row
 from coatcheck_handler_ocr.request import OcrRequest
-from coatcheck_handler_ocr.sources import OcrSources
+from coatcheck_handler_ocr.sources import OcrSources, json_lines
 from coatcheck_http import (
     Accounts,
-    ErrorClass,
     HttpRequest,
     HttpResponse,
     HttpSettings,
@@ -37,7 +36,7 @@ from coatcheck_http import (
     StatusMap,
     UnreadableAnswer,
     first_text,
-    lookup,
+    items,
     segment,
 )
 
@@ -46,7 +45,6 @@ __all__ = ["MistralOcr", "MistralOcrSettings"]
 MAX_PAGES = 10_000
 """How many pages a request may name: each is a number in the request."""
 _IMAGES = frozenset({".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
-_SLOW_DOWN = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.CONCURRENCY_LIMITED})
 
 
 @frozen(kw_only=True)
@@ -149,7 +147,7 @@ class MistralOcr(OcrHandler):
     ) -> OcrSources | QueryResult | None:
         """Return the row of the task, or in which files it is."""
         job = response.json()
-        row = own_row(items_of(lookup(job, "outputs")), context.task_id)
+        row = own_row(items(job, "outputs"), context.task_id)
         if row is not None:
             return read_row(row)
         reason = _reason(job)
@@ -160,7 +158,9 @@ class MistralOcr(OcrHandler):
             return _Filed(file_ids=files, reason=reason)
         return None if reason is None else QueryResult.failed("batch_error", reason)
 
-    async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
+    async def fetch_sources(
+        self, sources: OcrSources, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
         """Read the files with the row, where it is not in the answer.
 
         Raises:
@@ -168,30 +168,25 @@ class MistralOcr(OcrHandler):
             DownloadFailed: a file cannot be had now.
             UnreadableAnswer: it is no JSONL.
         """
-        filed = result.result
-        if not isinstance(filed, _Filed):
-            return await super().fetch_result(result, context)
-        for file_id in filed.file_ids:
+        if not isinstance(sources, _Filed):
+            return sources
+        for file_id in sources.file_ids:
             row = own_row(await self._rows(file_id, context), context.task_id)
             found = None if row is None else read_row(row)
-            if isinstance(found, QueryResult):
-                return evolve(found, provider_status=result.provider_status)
             if found is not None:
-                return await super().fetch_result(evolve(result, result=found), context)
-        if filed.reason is not None:
-            return QueryResult.failed("batch_error", filed.reason, provider_status=result.provider_status)
-        return QueryResult.incomplete(provider_status=result.provider_status)
+                return found
+        return None if sources.reason is None else QueryResult.failed("batch_error", sources.reason)
 
     async def _rows(self, file_id: str, context: QueryContext) -> Sequence[JSON]:
         """Return the rows of a file, which is fetched by a signed link without credentials."""
         response = await self.ask(HttpRequest.get(f"/v1/files/{segment(file_id)}/url"), context)
         if not response.ok:
-            raise self._unanswered(response, context)
+            raise self.unanswered(response, context)
         url = first_text(response.json_object(), "url")
         if url is None:
             message = f"the answer about file {file_id!r} has no url"
             raise UnreadableAnswer(message, code="unreadable_answer")
-        return list(rows_of((await self.download(url)).text))
+        return list(json_lines((await self.download(url)).text))
 
     def build_cancel(self, params: QueryParams, context: CancelContext) -> HttpRequest:
         """Ask for the job's end."""
@@ -209,21 +204,10 @@ class MistralOcr(OcrHandler):
         ended = self.statuses.state_of(word) in {JobState.SUCCEEDED, JobState.FAILED}
         return CancelOutcome.REFUSED if ended else CancelOutcome.CONFIRMED
 
-    def _unanswered(self, response: HttpResponse, context: QueryContext) -> QueryFailed:
-        error = self.error_of(response)
-        found = self.classify(error.code, error.status, error.message)
-        return QueryFailed(
-            f"the result cannot be had: HTTP {error.status} ({found}): {error.message}",
-            code=error.code or str(found),
-            retry_after=self.retry_after(response, context),
-            rate_limited=found in _SLOW_DOWN,
-        )
-
 
 def _document(params: OcrRequest) -> JSON:
     """Return what names the document: the provider takes images and other documents apart."""
-    name = params.file_name or unquote(PurePosixPath(urlsplit(params.url).path).name)
-    if PurePosixPath(name).suffix.lower() in _IMAGES:
+    if PurePosixPath(name_of(params)).suffix.lower() in _IMAGES:
         return {"type": "image_url", "image_url": params.url}
     document: dict[str, JSON] = {"type": "document_url", "document_url": params.url}
     return document if params.file_name is None else {**document, "document_name": params.file_name}
@@ -249,5 +233,5 @@ def _page_numbers(pages: str | None) -> list[JSON] | None:
 
 
 def _reason(job: JSON) -> str | None:
-    found = [first_text(each, "message") for each in items_of(lookup(job, "errors"))]
+    found = [first_text(each, "message") for each in items(job, "errors")]
     return "; ".join(each for each in found if each) or None

@@ -6,35 +6,19 @@ leaves open, from langchain4j's `MistralAiBatchResultEntry`, in 2026.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import cast
 
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON
+from coatcheck_handler_ocr.boxes import box_of
 from coatcheck_handler_ocr.result import OcrBlock, OcrPage
-from coatcheck_handler_ocr.sources import OcrSources, sound
-from coatcheck_http import UnreadableAnswer, first_object, first_text, lookup
+from coatcheck_handler_ocr.sources import OcrSources, given_text, sound
+from coatcheck_http import first_object, first_text, items, lookup, number
 
-__all__ = ["items_of", "own_row", "read_row", "rows_of"]
+__all__ = ["own_row", "read_row"]
 
-
-def rows_of(text: str) -> Iterator[JSON]:
-    """Yield the rows of a file of JSONL.
-
-    Raises:
-        UnreadableAnswer: a line is no JSON; the message tells which.
-    """
-    # only this one ends a line: a text may hold others, such as U+2028
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            yield cast("JSON", json.loads(line))
-        except (ValueError, RecursionError) as error:
-            message = f"line {number} of the result is no JSON: {error}"
-            raise UnreadableAnswer(message, code="unreadable_answer") from error
+_SIDES = ("top_left_x", "top_left_y", "bottom_right_x", "bottom_right_y")
 
 
 def own_row(rows: Sequence[JSON], task_id: str) -> JSON:
@@ -61,38 +45,23 @@ def read_row(row: JSON) -> OcrSources | QueryResult | None:
 
 
 def _pages(body: Mapping[str, JSON]) -> Iterator[OcrPage]:
-    for place, each in enumerate(items_of(lookup(body, "pages"))):
+    for place, each in enumerate(items(body, "pages")):
         index = lookup(each, "index")
-        markdown = lookup(each, "markdown")
-        if isinstance(markdown, str):
+        markdown = given_text(each, "markdown")
+        if markdown is not None:
             yield OcrPage(
                 index=index if isinstance(index, int) else place,
                 markdown=sound(markdown),
-                width=_number(each, "dimensions.width"),
-                height=_number(each, "dimensions.height"),
+                width=number(each, "dimensions.width"),
+                height=number(each, "dimensions.height"),
                 blocks=tuple(_blocks(each)),
             )
 
 
 def _blocks(page: JSON) -> Iterator[OcrBlock]:
     """Yield the images of a page with their places, and its tables where they were asked for apart."""
-    for each in items_of(lookup(page, "images")):
-        sides = [
-            _number(each, name) for name in ("top_left_x", "top_left_y", "bottom_right_x", "bottom_right_y")
-        ]
-        known = [side for side in sides if side is not None]
-        box = (known[0], known[1], known[2], known[3]) if len(known) == len(sides) else None
+    for each in items(page, "images"):
         text = first_text(each, "image_annotation") or first_text(each, "id") or ""
-        yield OcrBlock(kind="image", text=sound(text), box=box)
-    for each in items_of(lookup(page, "tables")):
+        yield OcrBlock(kind="image", text=sound(text), box=box_of(number(each, side) for side in _SIDES))
+    for each in items(page, "tables"):
         yield OcrBlock(kind="table", text=sound(first_text(each, "content") or ""))
-
-
-def items_of(value: JSON) -> Sequence[JSON]:
-    """Return a list as it is, and an empty one for all else."""
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-
-
-def _number(document: JSON, path: str) -> float | None:
-    found = lookup(document, path)
-    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None

@@ -20,10 +20,12 @@ from attrs import evolve, frozen
 from coatcheck.handler import QueryContext
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.boxes import box_of, numbers_at
+from coatcheck_handler_ocr.documents import part_read
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
 from coatcheck_handler_ocr.result import OcrAsset, OcrBlock, OcrPage
-from coatcheck_handler_ocr.sources import OcrSources, sound
+from coatcheck_handler_ocr.sources import OcrSources, given_text, sound
 from coatcheck_http import (
     Accounts,
     HttpRequest,
@@ -34,15 +36,17 @@ from coatcheck_http import (
     ProviderFacts,
     StatusMap,
     UnreadableAnswer,
-    first_object,
     first_text,
+    items,
     lookup,
+    number,
 )
 
 __all__ = ["PaddleOcrApi", "PaddleOcrApiSettings"]
 
 _OURS = frozenset({"fileUrl", "file", "model", "pageRanges"})
-_CORNERS = 4
+_PARSED, _TEXTS = "result.layoutParsingResults", "result.ocrResults"
+"""Where a line of the result has its pages."""
 
 
 @frozen(kw_only=True)
@@ -98,11 +102,8 @@ class PaddleOcrApi(OcrHandler):
 
     def read_progress(self, response: HttpResponse) -> float | None:
         """Return the part of the pages that has been extracted."""
-        progress = first_object(response.json(), "data.extractProgress")
-        done, total = progress.get("extractedPages"), progress.get("totalPages")
-        if not isinstance(done, (int, float)) or not isinstance(total, (int, float)) or total <= 0:
-            return None
-        return min(max(done / total, 0.0), 1.0)
+        progress = "data.extractProgress"
+        return part_read(response.json(), f"{progress}.extractedPages", f"{progress}.totalPages")
 
     def read_result(
         self, response: HttpResponse, params: QueryParams, context: QueryContext
@@ -125,12 +126,11 @@ class PaddleOcrApi(OcrHandler):
         Raises:
             UnreadableAnswer: it has neither: better no text at all than one that lacks pages.
         """
-        parsed, texts = lookup(document, "result.layoutParsingResults"), lookup(document, "result.ocrResults")
-        if parsed is None and texts is None:
+        if lookup(document, _PARSED) is None and lookup(document, _TEXTS) is None:
             message = "a line of the result has neither layoutParsingResults nor ocrResults"
             raise UnreadableAnswer(message, code="unreadable_answer")
-        pages = [*map(_parsed_page, _items(parsed)), *map(_text_page, _items(texts))]
-        return tuple(evolve(page, index=index + number) for number, page in enumerate(pages))
+        pages = [*map(_parsed_page, items(document, _PARSED)), *map(_text_page, items(document, _TEXTS))]
+        return tuple(evolve(page, index=index + place) for place, page in enumerate(pages))
 
 
 def _parsed_page(document: JSON) -> OcrPage:
@@ -139,15 +139,15 @@ def _parsed_page(document: JSON) -> OcrPage:
         OcrBlock(
             kind=sound(first_text(each, "block_label") or "text"),
             text=_text(each, "block_content"),
-            box=_box(lookup(each, "block_bbox")),
+            box=box_of(numbers_at(each, "block_bbox")),
         )
-        for each in _items(lookup(document, "prunedResult.parsing_res_list"))
+        for each in items(document, "prunedResult.parsing_res_list")
     ]
     return OcrPage(
         index=0,
         markdown=_text(document, "markdown.text"),
-        width=_number(lookup(document, "prunedResult.width")),
-        height=_number(lookup(document, "prunedResult.height")),
+        width=number(document, "prunedResult.width"),
+        height=number(document, "prunedResult.height"),
         blocks=tuple(blocks),
     )
 
@@ -155,36 +155,17 @@ def _parsed_page(document: JSON) -> OcrPage:
 def _text_page(document: JSON) -> OcrPage:
     """Return a page whose lines were recognised, each of them a block."""
     lines = list(_lines(document))
-    boxes = _items(lookup(document, "prunedResult.rec_boxes"))
     blocks = [
-        OcrBlock(kind="line", text=line, box=_box(boxes[number]) if number < len(boxes) else None)
-        for number, line in enumerate(lines)
+        OcrBlock(kind="line", text=line, box=box_of(numbers_at(document, f"prunedResult.rec_boxes.{place}")))
+        for place, line in enumerate(lines)
     ]
     return OcrPage(index=0, markdown="\n".join(lines), blocks=tuple(blocks))
 
 
 def _lines(document: JSON) -> Iterator[str]:
-    for each in _items(lookup(document, "prunedResult.rec_texts")):
+    for each in items(document, "prunedResult.rec_texts"):
         yield sound(each) if isinstance(each, str) else ""
 
 
-def _items(found: JSON) -> Sequence[JSON]:
-    return found if isinstance(found, Sequence) and not isinstance(found, str) else ()
-
-
 def _text(document: JSON, path: str) -> str:
-    found = lookup(document, path)
-    return sound(found) if isinstance(found, str) else ""
-
-
-def _number(found: JSON) -> float | None:
-    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
-
-
-def _box(found: JSON) -> tuple[float, float, float, float] | None:
-    """Return left, top, right and bottom, if these four numbers are what was found."""
-    numbers = [each for each in map(_number, _items(found)) if each is not None]
-    if len(numbers) != _CORNERS:
-        return None
-    left, top, right, bottom = numbers
-    return (left, top, right, bottom)
+    return sound(given_text(document, path) or "")

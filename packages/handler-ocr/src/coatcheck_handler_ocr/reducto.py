@@ -18,14 +18,14 @@ from typing import ClassVar, cast
 
 from attrs import evolve, frozen
 
-from coatcheck.errors import InvalidParams
 from coatcheck.handler import Callback, CallbackRequest, CancelContext, QueryContext
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.boxes import sized_box
 from coatcheck_handler_ocr.handler import OcrHandler
-from coatcheck_handler_ocr.request import OcrRequest, OutputFormat
+from coatcheck_handler_ocr.request import OcrRequest, OutputFormat, object_option
 from coatcheck_handler_ocr.result import OcrAsset, OcrBlock, OcrPage
-from coatcheck_handler_ocr.sources import OcrSources, sound
+from coatcheck_handler_ocr.sources import OcrSources, given_text, sound
 from coatcheck_http import (
     ErrorClass,
     HttpRequest,
@@ -38,11 +38,15 @@ from coatcheck_http import (
     callback_json,
     first_object,
     first_text,
+    items,
     lookup,
+    number,
     segment,
 )
 
 __all__ = ["ReductoOcr"]
+
+_SIDES = ("left", "top", "width", "height")
 
 
 def _codes(**names: str) -> Mapping[str, ErrorClass]:
@@ -103,14 +107,14 @@ class ReductoOcr(OcrHandler):
             InvalidParams: it asks for such a thing; the message names it.
         """
         super().validate(params)
-        _object(params, "settings")
-        _object(params, "async")
+        object_option(params.options, "settings")
+        object_option(params.options, "async")
 
     def build_submit(self, params: OcrRequest, context: PreparedContext) -> HttpRequest:
         """Return the request with the document's URL; options first, so that they can't replace what is set here."""
         body = dict(params.options)
-        settings = {**_object(params, "settings"), **_settings(params)}
-        asynchronous = dict(_object(params, "async"))
+        settings = {**object_option(params.options, "settings"), **_settings(params)}
+        asynchronous = dict(object_option(params.options, "async"))
         callback_url = self.own_callback_url(context)
         if callback_url is not None:
             asynchronous["webhook"] = {"mode": "direct", "url": callback_url}
@@ -122,7 +126,7 @@ class ReductoOcr(OcrHandler):
 
     def read_progress(self, response: HttpResponse) -> float | None:
         """Return the progress if it is a share of 1; in what it is measured is not documented."""
-        told = _number(lookup(response.json(), "progress"))
+        told = number(response.json(), "progress")
         return told if told is not None and 0 <= told <= 1 else None
 
     def read_result(
@@ -138,24 +142,22 @@ class ReductoOcr(OcrHandler):
             return _Linked(chunks_url=url, usage=usage, assets=assets)
         return _sources(lookup(outer, "result.chunks"), OcrSources(usage=usage, assets=assets))
 
-    async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
-        """Fetch a result that is behind a link, without credentials, and make an `OcrResult` of it.
+    async def fetch_sources(
+        self, sources: OcrSources, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
+        """Fetch a result that is behind a link, without credentials.
 
         Raises:
             DownloadFailed: it cannot be had now; the next query brings a new link.
             UnreadableAnswer: it is no JSON.
         """
-        linked = result.result
-        if isinstance(linked, _Linked):
-            content = (await self.download(linked.chunks_url)).content
-            # a large file takes a while, and other calls share this loop
-            document = await asyncio.to_thread(_parsed, content)
-            chunks = document if isinstance(document, list) else lookup(document, "chunks")
-            found = _sources(chunks, OcrSources(usage=linked.usage, assets=linked.assets))
-            if found is None:
-                return QueryResult.incomplete(provider_status=result.provider_status)
-            result = evolve(result, result=found)
-        return await super().fetch_result(result, context)
+        if not isinstance(sources, _Linked):
+            return sources
+        content = (await self.download(sources.chunks_url)).content
+        # a large file takes a while, and other calls share this loop
+        document = await asyncio.to_thread(_parsed, content)
+        chunks = document if isinstance(document, list) else lookup(document, "chunks")
+        return _sources(chunks, OcrSources(usage=sources.usage, assets=sources.assets))
 
     def build_cancel(self, params: QueryParams, context: CancelContext) -> HttpRequest:
         """Return a POST of the job's place among the cancelled."""
@@ -169,17 +171,6 @@ class ReductoOcr(OcrHandler):
         """
         self.check_own_callback(request, account_id)
         return Callback(external_task_ids=callback_ids(callback_json(request), "job_id"))
-
-
-def _object(params: OcrRequest, name: str) -> Mapping[str, JSON]:
-    """Return an option that is an object, or an empty one."""
-    found = params.options.get(name)
-    if found is None:
-        return {}
-    if not isinstance(found, Mapping):
-        message = f"options.{name} must be an object, as the provider has it, not {found!r}"
-        raise InvalidParams(message)
-    return found
 
 
 def _settings(params: OcrRequest) -> Mapping[str, JSON]:
@@ -206,8 +197,8 @@ def _sources(chunks: JSON, beside: OcrSources) -> OcrSources | None:
     """Return the text of all chunks and the pages of their blocks; None if there are no chunks."""
     if not isinstance(chunks, Sequence) or isinstance(chunks, str):
         return None
-    contents = [content for each in chunks if isinstance(content := lookup(each, "content"), str)]
-    blocks = [block for each in chunks for block in _items(each, "blocks")]
+    contents = [content for each in chunks if (content := given_text(each, "content")) is not None]
+    blocks = [block for each in chunks for block in items(each, "blocks")]
     images = (first_text(each, "image_url") for each in blocks)
     return evolve(
         beside,
@@ -215,11 +206,6 @@ def _sources(chunks: JSON, beside: OcrSources) -> OcrSources | None:
         pages=tuple(_pages(blocks)),
         assets=(*beside.assets, *(OcrAsset(type="image", url=url) for url in images if url is not None)),
     )
-
-
-def _items(document: JSON, name: str) -> Sequence[JSON]:
-    found = lookup(document, name)
-    return found if isinstance(found, Sequence) and not isinstance(found, str) else ()
 
 
 def _pages(blocks: Sequence[JSON]) -> Iterator[OcrPage]:
@@ -231,22 +217,9 @@ def _pages(blocks: Sequence[JSON]) -> Iterator[OcrPage]:
             block = OcrBlock(
                 kind=first_text(each, "type") or "Text",
                 text=sound(first_text(each, "content") or ""),
-                box=_box(each),
+                box=sized_box(number(each, f"bbox.{side}") for side in _SIDES),
             )
             by_page.setdefault(place, []).append(block)
     for place, found in sorted(by_page.items()):
         markdown = "\n\n".join(block.text for block in found if block.text)
         yield OcrPage(index=place - 1, markdown=markdown, width=1.0, height=1.0, blocks=tuple(found))
-
-
-def _box(block: JSON) -> tuple[float, float, float, float] | None:
-    left, top, width, height = (
-        _number(lookup(block, f"bbox.{name}")) for name in ("left", "top", "width", "height")
-    )
-    if left is None or top is None or width is None or height is None:
-        return None
-    return left, top, left + width, top + height
-
-
-def _number(value: JSON) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

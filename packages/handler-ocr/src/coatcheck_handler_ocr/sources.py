@@ -13,9 +13,9 @@ from coatcheck.errors import HandlerError
 from coatcheck.task import JSON
 from coatcheck_handler_ocr.archives import read_markdown
 from coatcheck_handler_ocr.result import OcrAsset, OcrPage, OcrResult
-from coatcheck_http import Download, UnreadableAnswer, first_text, lookup
+from coatcheck_http import Download, HttpRequest, UnreadableAnswer, first_text, lookup
 
-__all__ = ["OcrSources", "complete", "given_text", "json_lines", "page_of", "sound"]
+__all__ = ["OcrSources", "Unfetched", "complete", "given_text", "json_lines", "page_of", "sound"]
 
 Fetch = Callable[[str], Awaitable[Download]]
 """Downloads a URL without credentials."""
@@ -39,6 +39,14 @@ class OcrSources:
     assets: tuple[OcrAsset, ...] = ()
     usage: Mapping[str, JSON] = field(factory=dict)
     warnings: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class Unfetched(OcrSources):
+    """The result of a job that is done, before it was asked for; see `OcrHandler.fetch_sources`."""
+
+    request: HttpRequest
+    """What asks for it, with credentials."""
 
 
 def sound(text: str) -> str:

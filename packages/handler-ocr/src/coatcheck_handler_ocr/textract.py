@@ -13,12 +13,11 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from http import HTTPStatus
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from coatcheck.errors import ConfigurationError, InvalidParams, QueryFailed, SubmitRejected
+from coatcheck.errors import ConfigurationError, InvalidParams, SubmitRejected
 from coatcheck.handler import CallContext, QueryContext
 from coatcheck.results import QueryResult, SubmitResult
 from coatcheck.task import JSON, QueryParams
@@ -50,7 +49,6 @@ _REGION = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
 _DETECTION, _ANALYSIS = "DocumentTextDetection", "DocumentAnalysis"
 _MISMATCH = "IdempotentParameterMismatchException"
 _OWN = frozenset({"DocumentLocation", "ClientRequestToken", "FeatureTypes"})
-_SLOW = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.CONCURRENCY_LIMITED})
 
 
 def _features(values: Iterable[str]) -> tuple[str, ...]:
@@ -204,14 +202,16 @@ class TextractOcr(OcrHandler):
         """Ask for the job, and the first part of its result."""
         return _ask(params)
 
-    def read_error(self, response: HttpResponse) -> ProviderError | None:
-        """Return the error, its code without the namespace or address around it; None also where our token is known."""
-        if response.ok:
-            return None
-        error = self.error_of(response)
+    def error_of(self, response: HttpResponse) -> ProviderError:
+        """Return the error, its code without the namespace or address around it."""
+        error = super().error_of(response)
         code = error.code or response.header("x-amzn-errortype")
-        code = code and short(code.rpartition("#")[2].partition(":")[0], 100)
-        return None if code == _MISMATCH else evolve(error, code=code)
+        return evolve(error, code=code and short(code.rpartition("#")[2].partition(":")[0], 100))
+
+    def read_error(self, response: HttpResponse) -> ProviderError | None:
+        """Return the error; None also where our token is known."""
+        error = super().read_error(response)
+        return None if error is None or error.code == _MISMATCH else error
 
     def read_failure(self, response: HttpResponse, word: str) -> QueryResult:
         """Return the provider's words; it has no code for this."""
@@ -228,26 +228,24 @@ class TextractOcr(OcrHandler):
             return None
         return _Blocks(
             job=params,
-            blocks=needed(body.get("Blocks"), analysis=params.read("operation", str) == _ANALYSIS),
+            blocks=needed(body, analysis=params.read("operation", str) == _ANALYSIS),
             next_token=token,
             usage=first_object(body, "DocumentMetadata"),
             warnings=tuple(read_warnings(body)),
         )
 
-    async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
+    async def fetch_sources(self, sources: OcrSources, context: QueryContext) -> OcrSources:
         """Read the rest of the blocks, and make pages of all.
 
         Raises:
             QueryFailed: a part cannot be had now; the next query begins anew.
         """
-        first = result.result
-        if isinstance(first, _Blocks):
-            blocks, warnings = await self._rest(first, context)
-            pages = read_pages(blocks)
-            text = "" if not pages else None
-            sources = OcrSources(pages=pages, text=text, usage=first.usage, warnings=warnings)
-            result = evolve(result, result=sources)
-        return await super().fetch_result(result, context)
+        if not isinstance(sources, _Blocks):
+            return sources
+        blocks, warnings = await self._rest(sources, context)
+        pages = read_pages(blocks)
+        text = "" if not pages else None
+        return OcrSources(pages=pages, text=text, usage=sources.usage, warnings=warnings)
 
     async def authenticate(self, request: HttpRequest, context: CallContext) -> HttpRequest:
         """Sign the request as it is: nothing of what is signed is changed after this."""
@@ -262,11 +260,12 @@ class TextractOcr(OcrHandler):
             if token is None or len(blocks) >= self._own.max_blocks:
                 break
             response = await self.ask(_ask(first.job, token), context)
-            error = self.read_error(response)
-            if error is not None:
-                raise self._failed(error, response, context)
+            if not response.ok:
+                raise self.unanswered(
+                    response, context, "the result goes on, and its next part cannot be had"
+                )
             body = response.json_object()
-            blocks += needed(body.get("Blocks"), analysis=analysis)
+            blocks += needed(body, analysis=analysis)
             warnings.update(dict.fromkeys(read_warnings(body)))
             token = first_text(body, "NextToken")
         if token is not None:
@@ -276,16 +275,6 @@ class TextractOcr(OcrHandler):
                 "the settings max_answers and max_blocks for all of it"
             ] = None
         return blocks, tuple(warnings)
-
-    def _failed(self, error: ProviderError, response: HttpResponse, context: QueryContext) -> QueryFailed:
-        found = self.classify(error.code, error.status, error.message)
-        return QueryFailed(
-            f"the result goes on, and its next part was answered with HTTP {error.status} {error.code or ''} "
-            f"({found}): {error.message}",
-            code=error.code or str(found),
-            retry_after=self.retry_after(response, context),
-            rate_limited=found in _SLOW or error.status == HTTPStatus.TOO_MANY_REQUESTS,
-        )
 
     def _features_of(self, params: OcrRequest) -> Sequence[str]:
         """Return what to look for: as the request's options say, or the settings, and tables as it says."""

@@ -6,15 +6,16 @@ other by id, boxes are fractions of the page's width and height.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from attrs import define, field
 
 from coatcheck.task import JSON
+from coatcheck_handler_ocr.boxes import sized_box
 from coatcheck_handler_ocr.result import OcrBlock, OcrPage
 from coatcheck_handler_ocr.sources import sound
-from coatcheck_http import first_text, lookup
+from coatcheck_http import first_text, items, number
 
 __all__ = ["Block", "needed", "read_pages", "read_warnings"]
 
@@ -22,13 +23,16 @@ Block: TypeAlias = Mapping[str, JSON]
 
 _MARKS = {"SELECTED": "[x]", "NOT_SELECTED": "[ ]"}
 _READ = frozenset({"PAGE", "LINE", "WORD", "TABLE", "CELL", "SELECTION_ELEMENT", "QUERY_RESULT"})
+_SIDES = ("Left", "Top", "Width", "Height")
 _READ_OF_DETECTION = frozenset({"PAGE", "LINE"})
 
 
-def needed(blocks: JSON, *, analysis: bool) -> list[Block]:
+def needed(body: Block, *, analysis: bool) -> list[Block]:
     """Return those of an answer's blocks that `read_pages` looks at; most are words, of no use without tables."""
     kinds = _READ if analysis else _READ_OF_DETECTION
-    return [each for each in _list(blocks) if isinstance(each, Mapping) and each.get("BlockType") in kinds]
+    return [
+        each for each in items(body, "Blocks") if isinstance(each, Mapping) and each.get("BlockType") in kinds
+    ]
 
 
 def read_pages(blocks: Sequence[Block]) -> tuple[OcrPage, ...]:
@@ -36,8 +40,8 @@ def read_pages(blocks: Sequence[Block]) -> tuple[OcrPage, ...]:
     known = _Known({_id(each): each for each in blocks})
     by_page: dict[int, list[Block]] = {}
     for each in blocks:
-        by_page.setdefault(_number(each, "Page", 1), []).append(each)
-    return tuple(known.page(number - 1, by_page[number]) for number in sorted(by_page))
+        by_page.setdefault(_count(each, "Page", 1), []).append(each)
+    return tuple(known.page(page - 1, by_page[page]) for page in sorted(by_page))
 
 
 def read_warnings(body: Block) -> Iterator[str]:
@@ -45,8 +49,8 @@ def read_warnings(body: Block) -> Iterator[str]:
     if first_text(body, "JobStatus") == "PARTIAL_SUCCESS":
         words = first_text(body, "StatusMessage")
         yield f"the provider read the document in part{f': {words}' if words else ''}"
-    for each in _list(body.get("Warnings")):
-        pages = ", ".join(str(page) for page in _list(lookup(each, "Pages")))
+    for each in items(body, "Warnings"):
+        pages = ", ".join(str(page) for page in items(each, "Pages"))
         yield f"{first_text(each, 'ErrorCode') or 'a warning without a code'}{pages and f' on pages {pages}'}"
 
 
@@ -84,8 +88,8 @@ class _Known:
         for cell in self._children(table):
             for word in _related(cell):
                 self._table_of[word] = _id(table)
-            row = rows.setdefault(_number(cell, "RowIndex", 1), {})
-            row[_number(cell, "ColumnIndex", 1)] = self._text(cell)
+            row = rows.setdefault(_count(cell, "RowIndex", 1), {})
+            row[_count(cell, "ColumnIndex", 1)] = self._text(cell)
         return _block(table, sound(_markdown(rows)))
 
     def _children(self, block: Block) -> Iterator[Block]:
@@ -115,24 +119,15 @@ def _paragraph(block: OcrBlock) -> str:
 
 
 def _block(block: Block, text: str) -> OcrBlock:
-    box = [lookup(block, f"Geometry.BoundingBox.{name}") for name in ("Left", "Top", "Width", "Height")]
-    numbers = [float(each) for each in box if isinstance(each, (int, float)) and not isinstance(each, bool)]
-    place = None
-    if len(numbers) == len(box):
-        left, top, width, height = numbers
-        place = (left, top, left + width, top + height)
-    return OcrBlock(kind=first_text(block, "BlockType") or "", text=text, box=place)
+    box = sized_box(number(block, f"Geometry.BoundingBox.{side}") for side in _SIDES)
+    return OcrBlock(kind=first_text(block, "BlockType") or "", text=text, box=box)
 
 
 def _related(block: Block) -> Iterator[str]:
     """Yield the ids of a block's children."""
-    for each in _list(block.get("Relationships")):
+    for each in items(block, "Relationships"):
         if isinstance(each, Mapping) and each.get("Type") == "CHILD":
-            yield from (one for one in _list(each.get("Ids")) if isinstance(one, str))
-
-
-def _list(value: JSON) -> Iterable[JSON]:
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+            yield from (one for one in items(each, "Ids") if isinstance(one, str))
 
 
 def _id(block: Block) -> str:
@@ -140,6 +135,6 @@ def _id(block: Block) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _number(block: Block, name: str, otherwise: int) -> int:
+def _count(block: Block, name: str, otherwise: int) -> int:
     found = block.get(name)
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else otherwise

@@ -13,13 +13,14 @@ import json
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from coatcheck.errors import ConfigurationError, InvalidParams, QueryFailed
+from coatcheck.errors import ConfigurationError, InvalidParams
 from coatcheck.gates import Rate
 from coatcheck.handler import CallContext, CancelContext, QueryContext, SubmitContext
 from coatcheck.results import QueryResult
 from coatcheck.task import JSON, QueryParams
+from coatcheck_handler_ocr.documents import upload
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest
 from coatcheck_handler_ocr.sources import OcrSources
@@ -27,8 +28,6 @@ from coatcheck_handler_ocr.unstructured_elements import markdown_of, pages_of
 from coatcheck_http import (
     Accounts,
     DownloadFailed,
-    ErrorClass,
-    FilePart,
     HttpRequest,
     HttpResponse,
     HttpSettings,
@@ -39,7 +38,7 @@ from coatcheck_http import (
     UnreadableAnswer,
     first_text,
     header_value,
-    lookup,
+    items,
     segment,
 )
 
@@ -49,7 +48,6 @@ MAX_FILE_BYTES = 10 * 1024 * 1024
 """Of one document: the provider takes no larger ones."""
 _JOBS = "/api/v1/jobs/"
 _WITH_ERRORS = "completed_with_errors"
-_SLOW_DOWN = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.CONCURRENCY_LIMITED})
 
 
 @frozen(kw_only=True)
@@ -122,33 +120,22 @@ class UnstructuredOcr(OcrHandler):
         """
         limit_bytes = min(MAX_FILE_BYTES, self.settings.max_download_bytes)
         try:
-            document = await self.download(params.url, limit_bytes=limit_bytes)
+            return await self.prepare_download(params, limit_bytes=limit_bytes)
         except DownloadFailed as error:
             if error.code != "body_too_large":
                 raise
             message = f"{self.key} takes documents of at most {limit_bytes} bytes: {error}"
             raise InvalidParams(message) from error
-        if not document.content:
-            raise InvalidParams("the document at the URL is empty")
-        return Prepared(files={"document": document})
 
     def build_submit(self, params: OcrRequest, context: PreparedContext) -> HttpRequest:
         """Upload the document; the options say what is done with it, else the template of the settings."""
-        document = context.prepared.files["document"]
         wanted = dict(params.options)
         if not {"template_id", "job_nodes"} & wanted.keys():
             wanted["template_id"] = self._template_id
         return HttpRequest.post(
             _JOBS,
             form={"request_data": json.dumps(wanted, ensure_ascii=False)},
-            files=[
-                FilePart(
-                    name="input_files",
-                    file_name=params.file_name or document.file_name,
-                    content=document.content,
-                    content_type=document.content_type,
-                )
-            ],
+            files=[upload(params, context, field="input_files")],
         )
 
     def read_result(
@@ -165,32 +152,28 @@ class UnstructuredOcr(OcrHandler):
             with_errors=word.casefold() == _WITH_ERRORS,
         )
 
-    async def fetch_result(self, result: QueryResult, context: QueryContext) -> QueryResult:
+    async def fetch_sources(
+        self, sources: OcrSources, context: QueryContext
+    ) -> OcrSources | QueryResult | None:
         """Ask for the elements of the file, and for what went wrong if they are not all there.
 
         Raises:
             QueryFailed: they cannot be had now.
         """
-        stored = result.result
-        if not isinstance(stored, _Stored):
-            return await super().fetch_result(result, context)
+        if not isinstance(sources, _Stored):
+            return sources
         elements: list[JSON] = []
         missing = False
-        for file_id in stored.file_ids:
-            found = await self._elements(stored.job_path, file_id, context)
+        for file_id in sources.file_ids:
+            found = await self._elements(sources.job_path, file_id, context)
             missing = missing or found is None
             elements.extend(found or ())
-        errors = await self._errors(stored.job_path, context) if missing or stored.with_errors else ()
+        errors = await self._errors(sources.job_path, context) if missing or sources.with_errors else ()
         if missing and not elements:
-            if errors:
-                return QueryResult.failed(
-                    "file_failed", "; ".join(errors), provider_status=result.provider_status
-                )
-            return QueryResult.incomplete(provider_status=result.provider_status)
-        sources = OcrSources(
+            return QueryResult.failed("file_failed", "; ".join(errors)) if errors else None
+        return OcrSources(
             markdown=markdown_of(elements), pages=tuple(pages_of(elements)), warnings=tuple(errors)
         )
-        return await super().fetch_result(evolve(result, result=sources), context)
 
     async def _elements(self, job_path: str, file_id: str, context: QueryContext) -> Sequence[JSON] | None:
         """Return the elements of one file, or None if the provider has none of it."""
@@ -199,7 +182,7 @@ class UnstructuredOcr(OcrHandler):
         if response.status == HTTPStatus.NOT_FOUND:
             return None
         if not response.ok:
-            raise self._unanswered(response, context)
+            raise self.unanswered(response, context)
         found = response.json()
         if not isinstance(found, Sequence) or isinstance(found, str):
             message = f"the result of file {file_id!r} is JSON, but no list of elements"
@@ -212,7 +195,7 @@ class UnstructuredOcr(OcrHandler):
         if not response.ok:
             return ()
         found = []
-        for each in _list(lookup(response.json(), "failed_files")):
+        for each in items(response.json(), "failed_files"):
             message = first_text(each, "error")
             if message is not None:
                 name = first_text(each, "document")
@@ -223,23 +206,9 @@ class UnstructuredOcr(OcrHandler):
         """Ask for the job's end."""
         return HttpRequest.post(f"{_JOBS}{segment(params.external_task_id)}/cancel")
 
-    def _unanswered(self, response: HttpResponse, context: QueryContext) -> QueryFailed:
-        error = self.error_of(response)
-        found = self.classify(error.code, error.status, error.message)
-        return QueryFailed(
-            f"the result cannot be had: HTTP {error.status} ({found}): {error.message}",
-            code=error.code or str(found),
-            retry_after=self.retry_after(response, context),
-            rate_limited=found in _SLOW_DOWN,
-        )
-
 
 def _file_ids(job: JSON) -> Iterator[str]:
     """Yield the ids of the files that were uploaded, else of those that came out, each once."""
-    inputs = [each for each in _list(lookup(job, "input_file_ids")) if isinstance(each, str) and each]
-    outputs = [first_text(each, "file_id") for each in _list(lookup(job, "output_node_files"))]
+    inputs = [each for each in items(job, "input_file_ids") if isinstance(each, str) and each]
+    outputs = [first_text(each, "file_id") for each in items(job, "output_node_files")]
     yield from dict.fromkeys(inputs or [each for each in outputs if each])
-
-
-def _list(value: JSON) -> Sequence[JSON]:
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()

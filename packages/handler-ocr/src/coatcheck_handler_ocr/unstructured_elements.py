@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from coatcheck.task import JSON
+from coatcheck_handler_ocr.boxes import Box, box_around
 from coatcheck_handler_ocr.result import OcrBlock, OcrPage
 from coatcheck_handler_ocr.sources import sound
-from coatcheck_http import first_text, lookup
+from coatcheck_http import first_text, items, lookup, number
 
 __all__ = ["markdown_of", "pages_of"]
 
@@ -43,15 +44,15 @@ def pages_of(elements: Sequence[JSON]) -> Iterator[OcrPage]:
     """
     pages: dict[int, list[JSON]] = {}
     numbers = [_page_number(each) for each in elements]
-    here = next((number for number in numbers if number is not None), None)
+    here = next((each for each in numbers if each is not None), None)
     if here is None:
         return
-    for element, number in zip(elements, numbers, strict=True):
-        here = here if number is None else number
+    for element, told in zip(elements, numbers, strict=True):
+        here = here if told is None else told
         pages.setdefault(here, []).append(element)
-    for number, members in sorted(pages.items()):
+    for page_number, members in sorted(pages.items()):
         yield OcrPage(
-            index=number - 1,
+            index=page_number - 1,
             markdown=markdown_of(members),
             width=_first_number(members, "metadata.coordinates.layout_width"),
             height=_first_number(members, "metadata.coordinates.layout_height"),
@@ -88,28 +89,19 @@ def _block(element: JSON) -> OcrBlock:
     return OcrBlock(kind=_kind(element), text=sound(text), box=_box(element))
 
 
-def _box(element: JSON) -> tuple[float, float, float, float] | None:
+def _box(element: JSON) -> Box | None:
     """Return the box around an element, in pixels; other systems of coordinates have another origin."""
     if first_text(element, "metadata.coordinates.system") != "PixelSpace":
         return None
-    points = lookup(element, "metadata.coordinates.points")
-    across, down = [], []
-    for point in points if isinstance(points, Sequence) and not isinstance(points, str) else ():
-        x, y = _number(point, "0"), _number(point, "1")
+    points: list[tuple[float, float]] = []
+    for point in items(element, "metadata.coordinates.points"):
+        x, y = number(point, "0"), number(point, "1")
         if x is None or y is None:
             return None
-        across.append(x)
-        down.append(y)
-    if len(across) < _CORNERS:
-        return None
-    return min(across), min(down), max(across), max(down)
+        points.append((x, y))
+    return box_around(points) if len(points) >= _CORNERS else None
 
 
 def _first_number(elements: Sequence[JSON], path: str) -> float | None:
-    found = (_number(each, path) for each in elements)
-    return next((number for number in found if number is not None), None)
-
-
-def _number(document: JSON, path: str) -> float | None:
-    found = lookup(document, path)
-    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    found = (number(each, path) for each in elements)
+    return next((each for each in found if each is not None), None)

@@ -16,25 +16,24 @@ capitals, as public clients do. Code 1303 as a rate limit is not certain either.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import ClassVar, Literal, cast
 
 from attrs import field, frozen
 
-from coatcheck.errors import ConfigurationError, InvalidParams
+from coatcheck.errors import ConfigurationError
 from coatcheck.handler import QueryContext, SubmitContext
 from coatcheck.results import QueryResult, Verdict
-from coatcheck.task import JSON, QueryParams
+from coatcheck.task import QueryParams
+from coatcheck_handler_ocr.documents import upload
 from coatcheck_handler_ocr.handler import OcrHandler
 from coatcheck_handler_ocr.request import OcrRequest
 from coatcheck_handler_ocr.result import OcrAsset
-from coatcheck_handler_ocr.sources import OcrSources
+from coatcheck_handler_ocr.sources import OcrSources, given_text
 from coatcheck_http import (
     Accounts,
     ErrorClass,
-    FilePart,
     HttpRequest,
     HttpResponse,
     HttpSettings,
@@ -45,6 +44,7 @@ from coatcheck_http import (
     StatusMap,
     first_object,
     first_text,
+    form_text,
     lookup,
     segment,
 )
@@ -116,34 +116,20 @@ class ZhipuOcr(OcrHandler):
         self._tool_type, self._result_form = own.tool_type, own.result_form
 
     async def prepare(self, params: OcrRequest, context: SubmitContext) -> Prepared:
-        """Download the document.
-
-        Raises:
-            InvalidParams: it is empty.
-            DownloadFailed: it cannot be had.
-        """
-        document = await self.download(params.url)
-        if not document.content:
-            raise InvalidParams("the document at the URL is empty")
-        return Prepared(files={"document": document})
+        """Download the document; `prepare_download` tells what it raises."""
+        return await self.prepare_download(params)
 
     def build_submit(self, params: OcrRequest, context: PreparedContext) -> HttpRequest:
         """Upload the document; options first, so that they can't replace the tool or the file."""
-        document = context.prepared.files["document"]
-        name = params.file_name or document.file_name
-        form = {} if not (suffix := PurePosixPath(name).suffix) else {"file_type": suffix[1:].upper()}
-        form |= {name: _form_text(value) for name, value in params.options.items() if name not in _OURS}
+        file = upload(params, context, field="file")
+        form = (
+            {} if not (suffix := PurePosixPath(file.file_name).suffix) else {"file_type": suffix[1:].upper()}
+        )
+        form |= {name: form_text(value) for name, value in params.options.items() if name not in _OURS}
         return HttpRequest.post(
             "/files/parser/create",
             form={**form, "tool_type": params.model or self._tool_type},
-            files=[
-                FilePart(
-                    name="file",
-                    file_name=name,
-                    content=document.content,
-                    content_type=document.content_type,
-                )
-            ],
+            files=[file],
         )
 
     def create_query_params(self, response: HttpResponse, params: OcrRequest) -> QueryParams:
@@ -178,15 +164,11 @@ class ZhipuOcr(OcrHandler):
     ) -> OcrSources | None:
         """Return the text, or where it is; both are null until there is one."""
         body = response.json()
-        content, url = lookup(body, "content"), first_text(body, "parsing_result_url")
-        if not isinstance(content, str) and url is None:
+        content, url = given_text(body, "content"), first_text(body, "parsing_result_url")
+        if content is None and url is None:
             return None
         return OcrSources(
-            markdown=content if isinstance(content, str) else None,
+            markdown=content,
             archive_url=url,
             assets=() if url is None else (OcrAsset(type="archive", url=url),),
         )
-
-
-def _form_text(value: JSON) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -27,6 +27,7 @@ from coatcheck_http import (
     HttpSettings,
     JobHandler,
     SavedFile,
+    UntrustedUrl,
     check_document_url,
 )
 
@@ -137,7 +138,7 @@ class VideoHandler(JobHandler[VideoRequest]):
             name = _file_name(context.task_id, index, len(made.videos))
             try:
                 copy = await capture.copy(video, name, self._saver(video, context))
-            except (DownloadFailed, OSError) as error:
+            except (DownloadFailed, UntrustedUrl, OSError) as error:
                 if not self._must_go_on(error, context):
                     message = f"the video is done, and cannot be copied now: {error}"
                     raise QueryFailed(message, code="capture_failed") from error
@@ -149,7 +150,7 @@ class VideoHandler(JobHandler[VideoRequest]):
 
     def _must_go_on(self, error: Exception, context: QueryContext) -> bool:
         """Whether another try is of no use, or would come too late."""
-        final = isinstance(error, DownloadFailed) and error.final
+        final = isinstance(error, UntrustedUrl) or (isinstance(error, DownloadFailed) and error.final)
         return final or context.deadline_at - context.now < _NO_TIME_LEFT
 
     def _saver(self, video: Video, context: QueryContext) -> Save:

@@ -1,6 +1,6 @@
 """The base of every HTTP handler for coatcheck."""
 
-from coatcheck_http.accounts import Accounts, ApiKey, as_secret, header_value
+from coatcheck_http.accounts import Accounts, ApiKey, as_secret, find_account, header_value
 from coatcheck_http.adapter import HttpAdapter, Prepared, PreparedContext
 from coatcheck_http.addresses import AddressGuard
 from coatcheck_http.callbacks import (
@@ -89,6 +89,7 @@ __all__ = [
     "check_standard_webhook",
     "check_timestamp",
     "classify",
+    "find_account",
     "first",
     "first_object",
     "first_text",

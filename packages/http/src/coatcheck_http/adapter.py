@@ -84,6 +84,12 @@ class HttpAdapter(Handler[P]):
     )  # fmt: skip
     """Where error bodies have their message."""
 
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        """Keep the poll floor that the provider documents, unless the class says otherwise."""
+        super().__init_subclass__(**kwargs)
+        if "facts" in vars(cls) and "poll_floor" not in vars(cls):
+            cls.poll_floor = None if cls.facts is None else cls.facts.poll_floor
+
     def __init__(
         self, accounts: Accounts = None, *, key: str | None = None, settings: HttpSettings | None = None
     ) -> None:
@@ -252,12 +258,7 @@ class HttpAdapter(Handler[P]):
         return ProviderError(status=response.status, code=code and short(code, 100), message=short(message))
 
     def retry_after(self, response: HttpResponse, context: CallContext) -> timedelta | None:
-        """Return how long to wait: the provider's `Retry-After`, within bounds, and its poll floor at least."""
-        floor = None if self.facts is None else self.facts.poll_floor
-        asked = self._asked(response, context)
-        return max(asked, floor) if asked is not None and floor is not None else asked or floor
-
-    def _asked(self, response: HttpResponse, context: CallContext) -> timedelta | None:
+        """Return how long the provider asks to wait: `Retry-After`, within bounds, or None."""
         return parse_retry_after(
             response.header("retry-after"),
             now=context.now,

@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import io
 import math
+import textwrap
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -101,7 +102,7 @@ def _lines(text: str) -> list[str]:
     plain = text.encode("latin-1", "replace").decode(
         "latin-1"
     )  # what the font that comes with Pillow can show
-    return [plain[at : at + _LETTERS_A_LINE] for at in range(0, min(len(plain), 400), _LETTERS_A_LINE)]
+    return textwrap.wrap(plain[:400], _LETTERS_A_LINE)
 
 
 def film_upload(

@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from coatcheck import Status, Task
 from coatcheck_sandbox import pages
-from coatcheck_sandbox.demo.providers import OCR, VIDEO, provided
+from coatcheck_sandbox.demo.providers import OCR, VIDEO, make_handler, provided
 from coatcheck_sandbox.server import SandboxServer
 from coatcheck_sandbox.similarity import character_accuracy
 
@@ -120,7 +120,10 @@ class Filming(Programme):
     def pieces(self, sandbox: SandboxServer) -> Mapping[str, object]:
         """A request for each prompt."""
         request = import_module("coatcheck_handler_video").VideoRequest
-        return {prompt: request(prompt=prompt, duration=timedelta(seconds=5)) for prompt in self.prompts}
+        supports: Any = make_handler(self.key, sandbox.url).supports  # type: ignore[attr-defined] # of video handlers
+        wanted = {"duration": timedelta(seconds=5), "aspect_ratio": "16:9"}
+        asked = {name: value for name, value in wanted.items() if name in supports}
+        return {prompt: request(prompt=prompt, **asked) for prompt in self.prompts}
 
     def measured(self, piece: str, task: Task) -> tuple[str, str, bool]:
         """Where the copy is, and what a player finds in it."""

@@ -80,7 +80,67 @@ OCR: Mapping[str, Provided] = {
     "ocr:zhipu": Provided(factory=f"{_OCR}.zhipu:ZhipuOcr", prefix="/zhipu"),
 }
 """By handler key. The declarative ``ocr:http`` is none of them: it needs a description of a service."""
-VIDEO: Mapping[str, Provided] = {}
+_VIDEO = "coatcheck_handler_video"
+VIDEO: Mapping[str, Provided] = {
+    "video:aliyun": Provided(factory=f"{_VIDEO}.aliyun:AliyunVideo", prefix="/aliyun-video"),
+    "video:fal": Provided(
+        factory=f"{_VIDEO}.fal:FalVideo",
+        prefix="/fal-video",
+        settings=f"{_VIDEO}.fal:FalVideoSettings",
+        account=lambda: _made(f"{_VIDEO}.fal:FalAccount", KEY),
+    ),
+    "video:gitee": Provided(factory=f"{_VIDEO}.gitee:GiteeVideo", prefix="/gitee-video"),
+    "video:jimeng": Provided(
+        factory=f"{_VIDEO}.jimeng:JimengVideo",
+        prefix="/jimeng-video",
+        settings=f"{_VIDEO}.jimeng:JimengVideoSettings",
+        account=lambda: _made(
+            f"{_VIDEO}.jimeng_signing:VolcengineAccount", access_key_id="AKSANDBOX", secret_access_key=KEY
+        ),
+    ),
+    "video:kling": Provided(factory=f"{_VIDEO}.kling:KlingVideo", prefix="/kling-video"),
+    "video:luma": Provided(factory=f"{_VIDEO}.luma:LumaVideo", prefix="/luma-video"),
+    "video:minimax": Provided(factory=f"{_VIDEO}.minimax:MinimaxVideo", prefix="/minimax-video"),
+    "video:openai": Provided(
+        factory=f"{_VIDEO}.openai_compatible:OpenAiCompatibleVideo",
+        prefix="/openai-video",
+        settings=f"{_VIDEO}.openai_compatible:OpenAiVideoSettings",
+    ),
+    "video:pixverse": Provided(factory=f"{_VIDEO}.pixverse:PixverseVideo", prefix="/pixverse-video"),
+    "video:replicate": Provided(
+        factory=f"{_VIDEO}.replicate:ReplicateVideo",
+        prefix="/replicate-video",
+        settings=f"{_VIDEO}.replicate:ReplicateVideoSettings",
+        account=lambda: _made(f"{_VIDEO}.replicate:ReplicateAccount", KEY),
+    ),
+    "video:runway": Provided(
+        factory=f"{_VIDEO}.runway:RunwayVideo",
+        prefix="/runway-video",
+        settings=f"{_VIDEO}.runway:RunwayVideoSettings",
+    ),
+    "video:veo": Provided(
+        factory=f"{_VIDEO}.veo:GeminiVeo",
+        prefix="/veo-video",
+        settings=f"{_VIDEO}.veo:GeminiVeoSettings",
+    ),
+    "video:vertex": Provided(
+        factory=f"{_VIDEO}.vertex:VertexVeo",
+        prefix="/vertex-video",
+        settings=f"{_VIDEO}.vertex:VertexVeoSettings",
+        more={
+            "project": "demo",
+            "storage_uri": "gs://results/videos",
+            "storage_url": "{url}/vertex-video",
+        },
+    ),
+    "video:vidu": Provided(factory=f"{_VIDEO}.vidu:ViduVideo", prefix="/vidu-video"),
+    "video:volcengine": Provided(factory=f"{_VIDEO}.volcengine:VolcengineVideo", prefix="/volcengine-video"),
+    "video:zhipu": Provided(
+        factory=f"{_VIDEO}.zhipu:ZhipuVideo",
+        prefix="/zhipu-video",
+        settings=f"{_VIDEO}.zhipu:ZhipuVideoSettings",
+    ),
+}
 """By handler key."""
 
 

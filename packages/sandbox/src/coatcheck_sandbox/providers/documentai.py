@@ -1,8 +1,9 @@
 """Google Document AI, with the Cloud Storage and the token endpoint that go with it.
 
-Read in 2026 from googleapis/googleapis, `google/cloud/documentai/v1/*.proto` and `google/longrunning/operations.proto`;
-no live calls were made. The bucket `pages` is what the sandbox serves under `/pages`; results are in whatever bucket a
-request names. Any service account gets a token: signatures of assertions are not checked.
+Shapes are those generally known of the provider's public protocol definitions (googleapis/googleapis, Document AI
+version 1, long-running operations), which were not at hand; no live calls were made. The bucket `pages` is what the
+sandbox serves under `/pages`; results are in whatever bucket a request names. Any service account gets a token:
+signatures of assertions are not checked.
 """
 
 import base64
