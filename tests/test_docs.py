@@ -39,16 +39,18 @@ def sandbox_url() -> Iterator[str]:
         yield server.url
 
 
-def has_commands(page: Path) -> bool:
-    """Whether a page runs commands, such as the kit, which take their time."""
-    return any(block.language == "console" and block.runs for block in blocks_of(page.read_text("utf-8")))
+def takes_long(page: Path) -> bool:
+    """Whether a page runs commands, such as the kit, or is that of a provider, of which there are many."""
+    return page.parent.name == "providers" or any(
+        block.language == "console" and block.runs for block in blocks_of(page.read_text("utf-8"))
+    )
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if has_commands(page) else [])
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if takes_long(page) else [])
         for page in with_code(PAGES)
     ],
 )
@@ -351,17 +353,18 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
 
 
 def test_every_page_can_be_reached() -> None:
-    """The map names every page of the docs."""
+    """The map names every page of the docs, or a map of a folder does."""
     index = DOCS / "index.md"
     linked = {
         (index.parent / link.partition("#")[0]).resolve()
         for link in re.findall(r"\]\(([^)\s]+)\)", index.read_text("utf-8"))
     }
-    decisions = {
-        (DOCS / "decisions" / link).resolve()
-        for link in re.findall(r"\]\(([^)\s]+)\)", text_of("decisions/README.md"))
+    of_maps = {
+        (DOCS / folder / link).resolve()
+        for folder in ("decisions", "providers")
+        for link in re.findall(r"\]\(([^)\s]+)\)", text_of(f"{folder}/README.md"))
     }
-    missing = {page for page in DOCS.rglob("*.md") if page != index} - linked - decisions
+    missing = {page for page in DOCS.rglob("*.md") if page != index} - linked - of_maps
     assert sorted(map(name_of, missing)) == []
 
 

@@ -15,7 +15,7 @@ from coatcheck_sandbox import SandboxServer, TruncatedBody, describe
 from coatcheck_sandbox.demo.programme import probe
 from coatcheck_sandbox.demo.providers import VIDEO, make_handler
 
-OWN_DOWNLOADS = frozenset({"video:openai", "video:vertex"})
+OWN_DOWNLOADS = frozenset({"video:openai", "video:openrouter", "video:vertex"})
 """Whose videos are behind the provider's own API, with credentials."""
 PROMPT = "a coat on a hook, swaying"
 

@@ -442,6 +442,12 @@ async def test_a_job_may_fail_or_hide_its_result(handler: JimengVideo, sandbox: 
     assert (await handler.query(job, Claim().query)).verdict is Verdict.NOT_FOUND
 
 
+async def test_the_sandbox_wants_a_signature(handler: JimengVideo) -> None:
+    """Of whoever asks."""
+    told = await handler.request_token(HttpRequest.post("/", json={}))
+    assert (told.status, handler.error_of(told).code) == (401, "MissingSignature")
+
+
 async def test_a_wrong_key_defers(sandbox: SandboxServer) -> None:
     """An operator can mend it, so no task fails of it."""
     handler = handler_at(sandbox, "wrong")

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from attrs import asdict, evolve
 
+from coatcheck import App
 from coatcheck.errors import (
     CallbackRejected,
     ConfigurationError,
@@ -593,6 +594,16 @@ async def test_a_lost_submission_is_found(handler: KlingVideo, sandbox: SandboxS
     unknown = evolve(Claim().submit, idempotency_key="another")
     assert await handler.find_submission(request, unknown) is None
     assert sandbox.creating_requests("waves") == 1
+
+
+async def test_a_task_whose_answer_was_lost_is_adopted(sandbox: SandboxServer) -> None:
+    """The worker looks the job up and goes on with it; nothing is sent again, and nobody is asked."""
+    sandbox.faults.add(Drop(operation="submit", when=When.AFTER))
+    async with App("memory://", [make(sandbox, KlingKeys(*PAIR))]) as app, app.worker():
+        task = await app.manager.submit(VideoRequest(prompt="waves"), tracking_timeout=timedelta(hours=1))
+        made = await app.manager.result(task.id, VideoResult, timeout=timedelta(seconds=50))
+    assert len(made.videos) == 1
+    assert (sandbox.creating_requests("waves"), sandbox.created_jobs("waves")) == (1, 1)
 
 
 async def test_a_job_may_fail_or_hide_its_result(handler: KlingVideo, sandbox: SandboxServer) -> None:

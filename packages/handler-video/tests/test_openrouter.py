@@ -394,8 +394,13 @@ async def submitted(
     handler: OpenRouterVideo, sandbox: SandboxServer, resolution: str | None = "480p"
 ) -> QueryParams:
     """Submit a request, and return what its queries need once the video is made."""
-    size = {"width": 640, "height": 360} if resolution is None else {}
-    request = VideoRequest(prompt="waves", duration=timedelta(seconds=4), resolution=resolution, **size)
+    request = VideoRequest(
+        prompt="waves",
+        duration=timedelta(seconds=4),
+        resolution=resolution,
+        width=640 if resolution is None else None,
+        height=360 if resolution is None else None,
+    )
     taken = await handler.submit(request, Claim().submit)
     assert (taken.status, taken.provider_status) == (Status.SUBMITTED, "pending")
     assert taken.query_params is not None

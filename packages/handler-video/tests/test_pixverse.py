@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from attrs import asdict, evolve
 
+from coatcheck import App
 from coatcheck.errors import (
     CallbackRejected,
     ConfigurationError,
@@ -483,6 +484,16 @@ async def test_a_lost_submission_is_sent_again_and_made_once(
     assert (sandbox.creating_requests("waves"), sandbox.created_jobs("waves")) == (3, 1)
     with pytest.raises(SubmitRejected, match="400017"):
         await handler.submit(evolve(WAVES, prompt="snow"), Claim().submit)
+
+
+async def test_a_task_whose_answer_was_lost_is_sent_again(sandbox: SandboxServer) -> None:
+    """By the worker, within the time for which PixVerse is trusted to deduplicate; it makes no second video."""
+    sandbox.faults.add(Drop(operation="submit", when=When.AFTER))
+    async with App("memory://", [make(sandbox)]) as app, app.worker():
+        task = await app.manager.submit(WAVES, tracking_timeout=timedelta(hours=1))
+        made = await app.manager.result(task.id, VideoResult, timeout=timedelta(seconds=50))
+    assert len(made.videos) == 1
+    assert (sandbox.creating_requests("waves"), sandbox.created_jobs("waves")) == (2, 1)
 
 
 async def test_a_job_may_fail_or_hide_its_result(handler: PixverseVideo, sandbox: SandboxServer) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from attrs import asdict, evolve
 
+from coatcheck import App
 from coatcheck.errors import (
     ConfigurationError,
     HandlerError,
@@ -472,6 +473,21 @@ async def test_a_lost_submission_leaves_the_outcome_unknown(
         codes.append(caught.value.code)
     assert codes[1] == "1231"
     assert sandbox.created_jobs("waves") == 1
+
+
+async def test_a_task_whose_answer_was_lost_waits_for_a_person(sandbox: SandboxServer) -> None:
+    """As does one that a person had resubmitted: the duplicate is refused, which is no failure of the task."""
+    sandbox.faults.add(Drop(operation="submit", when=When.AFTER))
+    async with App("memory://", [make(sandbox, "sandbox-key")]) as app, app.worker():
+        manager = app.manager
+        task = await manager.submit(WAVES, tracking_timeout=timedelta(hours=1))
+        doubt = await manager.wait(task.id, timeout=timedelta(seconds=50))
+        assert doubt.status is Status.SUBMIT_UNKNOWN
+        await manager.resubmit(task.id, tracking_timeout=timedelta(hours=1), note="to try")
+        doubt = await manager.wait(task.id, timeout=timedelta(seconds=50))
+    assert doubt.status is Status.SUBMIT_UNKNOWN
+    assert "most likely exists" in str(doubt.error and doubt.error.message)
+    assert (doubt.progress.submit_attempts, sandbox.created_jobs("waves")) == (2, 1)
 
 
 async def test_a_job_may_fail_or_hide_its_result(handler: ZhipuVideo, sandbox: SandboxServer) -> None:

@@ -133,7 +133,6 @@ class BaiduOcr(OcrHandler):
         """Take accounts and settings."""
         super().__init__(accounts, key=key, settings=settings)
         self._tokens: TokenCache[BaiduClient] = TokenCache(self._mint, fresh=self.token_fresh)
-        self._last_minted: dict[BaiduClient, Secret] = {}
 
     def validate(self, params: OcrRequest) -> None:
         """Refuse, beside what every handler refuses, a document without a name with a suffix."""
@@ -199,20 +198,16 @@ class BaiduOcr(OcrHandler):
                 retry_after=timedelta(minutes=1),
                 blames_provider=found is not ErrorClass.AUTH,
             )
-        self._last_minted[account] = Secret(token)
         lives = first(response.json(), "expires_in")
         lifetime = timedelta(seconds=lives) if isinstance(lives, int) and lives >= 0 else None
         return MintedToken(token=Secret(token), lifetime=lifetime)
 
     def known_secrets(self, context: CallContext) -> tuple[str, ...]:
-        """Return what must not show: beside the account's secrets the token that was minted of them.
-
-        Also after it was dropped: the error that it was refused with may repeat it.
-        """
+        """Return what must not show: beside the account's secrets the token that was minted of them."""
         secrets = super().known_secrets(context)
         if not secrets:
             return secrets
-        minted = self._last_minted.get(cast("BaiduClient", self.account(context, object)))
+        minted = self._tokens.peek(cast("BaiduClient", self.account(context, object)))
         return secrets if minted is None else (*secrets, minted.reveal())
 
     def read_error(self, response: HttpResponse) -> ProviderError | None:

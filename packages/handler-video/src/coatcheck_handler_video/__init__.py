@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from coatcheck_handler_video.luma import LumaVideo
     from coatcheck_handler_video.minimax import MinimaxVideo
     from coatcheck_handler_video.openai_compatible import OpenAiCompatibleVideo, OpenAiVideoSettings
+    from coatcheck_handler_video.openrouter import OpenRouterAccount, OpenRouterVideo
     from coatcheck_handler_video.pixverse import PixverseVideo
     from coatcheck_handler_video.replicate import ReplicateAccount, ReplicateVideo, ReplicateVideoSettings
     from coatcheck_handler_video.request import VideoMode, VideoRequest
@@ -54,6 +55,8 @@ __all__ = [
     "MinimaxVideo",
     "OpenAiCompatibleVideo",
     "OpenAiVideoSettings",
+    "OpenRouterAccount",
+    "OpenRouterVideo",
     "PixverseVideo",
     "ReplicateAccount",
     "ReplicateVideo",
@@ -90,6 +93,7 @@ __getattr__, __dir__ = lazy_names(
         ".luma": ("LumaVideo",),
         ".minimax": ("MinimaxVideo",),
         ".openai_compatible": ("OpenAiCompatibleVideo", "OpenAiVideoSettings"),
+        ".openrouter": ("OpenRouterAccount", "OpenRouterVideo"),
         ".pixverse": ("PixverseVideo",),
         ".replicate": ("ReplicateVideo", "ReplicateVideoSettings", "ReplicateAccount"),
         ".request": ("VideoMode", "VideoRequest"),

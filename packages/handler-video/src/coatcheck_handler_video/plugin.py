@@ -33,6 +33,13 @@ _HANDLERS = (
         _KEY,
         "videos by any server with OpenAI's interface",
     ),
+    (
+        "video:openrouter",
+        "openrouter:OpenRouterVideo",
+        _VIDEO,
+        "openrouter:OpenRouterAccount",
+        "videos by the models of OpenRouter",
+    ),
     ("video:pixverse", "pixverse:PixverseVideo", _VIDEO, _KEY, "videos by PixVerse"),
     (
         "video:replicate",

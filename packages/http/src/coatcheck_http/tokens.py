@@ -49,6 +49,7 @@ class TokenCache(Generic[K]):
     """A token that was minted so lately is not to blame if it is refused: see `refused`."""
     clock: Callable[[], float] = time.monotonic
     _kept: dict[K, _Kept] = field(factory=dict, repr=False)
+    _last: dict[K, Secret] = field(factory=dict, repr=False)
     _minting: dict[K, asyncio.Task[Secret]] = field(factory=dict, repr=False)
 
     async def get(self, key: K) -> Secret:
@@ -85,9 +86,11 @@ class TokenCache(Generic[K]):
         return self.drop(key, kept.token)
 
     def peek(self, key: K) -> Secret | None:
-        """Return the token that is kept, good or not, to hide it in messages; None if there is none."""
-        kept = self._kept.get(key)
-        return None if kept is None else kept.token
+        """Return the token that was minted last, good or not, to hide it in messages; None if there was none.
+
+        It is told also after it was dropped: the provider that has just refused it may repeat it aloud.
+        """
+        return self._last.get(key)
 
     async def _renew(self, key: K) -> Secret:
         minted = await self.mint(key)
@@ -95,6 +98,7 @@ class TokenCache(Generic[K]):
         if minted.lifetime is not None:
             lifetime = minted.lifetime.total_seconds()
             until = self.clock() + lifetime - min(self.margin.total_seconds(), lifetime / 2)
+        self._last[key] = minted.token
         self._kept[key] = _Kept(minted.token, until, self.clock())
         return minted.token
 

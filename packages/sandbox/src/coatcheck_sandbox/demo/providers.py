@@ -106,6 +106,11 @@ VIDEO: Mapping[str, Provided] = {
         prefix="/openai-video",
         settings=f"{_VIDEO}.openai_compatible:OpenAiVideoSettings",
     ),
+    "video:openrouter": Provided(
+        factory=f"{_VIDEO}.openrouter:OpenRouterVideo",
+        prefix="/openrouter-video",
+        account=lambda: _made(f"{_VIDEO}.openrouter:OpenRouterAccount", KEY),
+    ),
     "video:pixverse": Provided(factory=f"{_VIDEO}.pixverse:PixverseVideo", prefix="/pixverse-video"),
     "video:replicate": Provided(
         factory=f"{_VIDEO}.replicate:ReplicateVideo",

@@ -18,6 +18,7 @@ from coatcheck_sandbox.providers.mineru import MinerUProtocol
 from coatcheck_sandbox.providers.minimax_video import MinimaxVideoProtocol
 from coatcheck_sandbox.providers.mistral import MistralProtocol
 from coatcheck_sandbox.providers.openai_video import OpenAiVideoProtocol
+from coatcheck_sandbox.providers.openrouter_video import OpenRouterVideoProtocol
 from coatcheck_sandbox.providers.paddleocr import PaddleOcrProtocol
 from coatcheck_sandbox.providers.pixverse_video import PixverseVideoProtocol
 from coatcheck_sandbox.providers.reducto import ReductoProtocol
@@ -52,6 +53,7 @@ PROTOCOLS = (
     MinimaxVideoProtocol,
     MistralProtocol,
     OpenAiVideoProtocol,
+    OpenRouterVideoProtocol,
     PaddleOcrProtocol,
     PixverseVideoProtocol,
     ReductoProtocol,

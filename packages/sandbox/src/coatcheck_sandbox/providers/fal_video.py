@@ -77,14 +77,12 @@ class FalVideoProtocol(WireProtocol):
 
     def render_result(self, snapshot: Snapshot, request: Request) -> Reply:
         """The output of the model, which is the whole body."""
-        if snapshot.state in _STATUSES:
-            raise RequestRefused(400, "", "Request is still in progress")
         failure = _failure_of(snapshot)
         if failure is not None:
             raise RequestRefused(422, failure.code, failure.message)
         film = snapshot.film
         if film is None:
-            return Reply(body={"video": None})
+            raise RequestRefused(400, "", "Request is still in progress")
         video = {
             "url": self.film_url(snapshot, request),
             "content_type": film.media_type,
