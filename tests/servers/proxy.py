@@ -283,6 +283,10 @@ class FaultProxy:
 
     async def _stop_listening(self) -> None:
         if self._server:
+            for listener in self._server.sockets:
+                self._loop.remove_reader(listener.fileno())  # accept no more
+            for _ in range(10):
+                await asyncio.sleep(0)  # what was accepted becomes a task: lost after close()
             self._server.close()
             self._server = None
             await asyncio.sleep(0)

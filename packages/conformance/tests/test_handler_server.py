@@ -1,6 +1,8 @@
+import gc
 import http.client
 import json
 import socket
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from email.message import Message
@@ -154,3 +156,19 @@ def test_nobody_listens_at_an_unused_url() -> None:
     """Connections to it are refused."""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", urlsplit(unused_url()).port or 0), timeout=5)
+
+
+def test_a_connection_of_the_last_moment_is_closed() -> None:
+    """Without care asyncio loses one that it accepts as its server is closed, and leaves it to the garbage."""
+    servers = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(50):
+            with Server(lambda _: Reply.of({})) as server, socket.socket() as late:
+                late.settimeout(0)
+                address = urlsplit(server.url)
+                late.connect_ex((address.hostname or "", address.port or 0))
+                servers.append(server)
+        gc.collect()
+    assert [str(each.message) for each in told] == []
+    assert all(server.open_connections == 0 for server in servers)

@@ -7,7 +7,7 @@ import pytest
 from coatcheck.errors import ConfigurationError
 from coatcheck.secret import Secret
 from coatcheck_handler_video import ApiKey
-from coatcheck_handler_video.jwt_tokens import SignedTokens, sign_jwt, unix_seconds
+from coatcheck_handler_video.jwt_tokens import FRESH, sign_jwt, signed_tokens, unix_seconds
 from coatcheck_http import MintedToken
 from coatcheck_sandbox.signed_tokens import read_jwt
 
@@ -57,17 +57,19 @@ async def test_a_token_is_kept_and_dropped_when_it_is_old() -> None:
         made.append(account.api_key.reveal())
         return MintedToken(token=Secret(f"token-{len(made)}"), lifetime=timedelta(minutes=30))
 
-    tokens = SignedTokens(make, clock=lambda: now[0])
+    tokens = signed_tokens(make)
+    tokens.clock = lambda: now[0]
     one, other = ApiKey("one"), ApiKey("other")
-    assert (tokens.known(one), tokens.refused(one)) == ((), False)
+    assert tokens.peek(one) is None
+    assert not tokens.refused(one)
     got = await asyncio.gather(*(tokens.get(each) for each in (one, one, other)))
     assert [each.reveal() for each in got] == ["token-1", "token-1", "token-2"]
-    assert tokens.known(one) == ("token-1",)
+    assert tokens.peek(one) == Secret("token-1")
     assert not tokens.refused(one)
-    now[0] = 61.0
+    now[0] = FRESH.total_seconds() + 1
     assert tokens.refused(one)
     assert not tokens.refused(one)
     assert (await tokens.get(one)).reveal() == "token-3"
-    now[0] = 61.0 + 30 * 60
+    now[0] += 30 * 60
     assert (await tokens.get(one)).reveal() == "token-4"
     assert made == ["one", "other", "one", "one"]

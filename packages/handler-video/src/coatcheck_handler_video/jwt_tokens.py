@@ -9,16 +9,14 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Generic, TypeVar
-
-from attrs import define, field
+from typing import TypeVar
 
 from coatcheck.errors import ConfigurationError
 from coatcheck.secret import Secret
 from coatcheck.task import JSON
 from coatcheck_http import MintedToken, TokenCache
 
-__all__ = ["FRESH", "SignedTokens", "sign_jwt", "unix_seconds"]
+__all__ = ["FRESH", "sign_jwt", "signed_tokens", "unix_seconds"]
 
 FRESH = timedelta(minutes=1)
 """A token that is refused at this age is no old one: another would be refused as well."""
@@ -65,37 +63,10 @@ def sign_jwt(
         raise ConfigurationError(message) from error
 
 
-@define(eq=False)
-class SignedTokens(Generic[A]):
-    """Signed tokens by account, each used until shortly before its end. For one event loop."""
+def signed_tokens(make: Callable[[A], MintedToken]) -> TokenCache[A]:
+    """Return a cache of the tokens that `make` signs for accounts, each used until shortly before its end."""
 
-    make: Callable[[A], MintedToken]
-    """Signs one for an account, which has to be hashable."""
-    clock: Callable[[], float] = time.monotonic
-    _made: dict[A, tuple[Secret, float]] = field(factory=dict, repr=False)
-    _cache: TokenCache[A] = field(init=False, repr=False)
+    async def mint(account: A) -> MintedToken:
+        return make(account)
 
-    def __attrs_post_init__(self) -> None:
-        """Begin without tokens."""
-        self._cache = TokenCache(self._mint, clock=self.clock)
-
-    async def get(self, account: A) -> Secret:
-        """Return a token that is good for now; raise what signing one raises."""
-        return await self._cache.get(account)
-
-    def refused(self, account: A) -> bool:
-        """Drop a token that the provider refused; True if another may do: not if it was as good as new."""
-        token, since = self._made.get(account, (None, 0.0))
-        if token is None or self.clock() - since < FRESH.total_seconds():
-            return False
-        return self._cache.drop(account, token)
-
-    def known(self, account: A) -> tuple[str, ...]:
-        """Return the token that was made last for an account, as text that must not show; none if none was."""
-        made = self._made.get(account)
-        return () if made is None else (made[0].reveal(),)
-
-    async def _mint(self, account: A) -> MintedToken:
-        minted = self.make(account)
-        self._made[account] = (minted.token, self.clock())
-        return minted
+    return TokenCache(mint, fresh=FRESH)

@@ -29,7 +29,7 @@ from coatcheck.results import QueryResult, SubmitResult
 from coatcheck.secret import Secret
 from coatcheck.task import JSON, QueryParams
 from coatcheck_handler_video.handler import VideoHandler, whole_seconds
-from coatcheck_handler_video.jwt_tokens import SignedTokens, sign_jwt, unix_seconds
+from coatcheck_handler_video.jwt_tokens import sign_jwt, signed_tokens, unix_seconds
 from coatcheck_handler_video.request import VideoMode, VideoRequest
 from coatcheck_handler_video.result import Video, VideoResult
 from coatcheck_http import (
@@ -44,6 +44,7 @@ from coatcheck_http import (
     ProviderError,
     ProviderFacts,
     StatusMap,
+    TokenCache,
     as_secret,
     callback_ids,
     callback_json,
@@ -143,7 +144,7 @@ class KlingVideo(VideoHandler):
     ) -> None:
         """Take accounts and settings."""
         super().__init__(accounts, key=key, settings=settings)
-        self._tokens: SignedTokens[KlingKeys] = SignedTokens(_signed)
+        self._tokens: TokenCache[KlingKeys] = signed_tokens(_signed)
 
     def validate(self, params: VideoRequest) -> None:
         """Refuse what Kling does not have.
@@ -183,7 +184,7 @@ class KlingVideo(VideoHandler):
         """
         path = _PATHS[params.resolved_mode]
         ours = context.idempotency_key
-        with self._no_secrets(context):
+        with self.without_secrets(context):
             response = await self.ask(HttpRequest.get(f"{path}/{segment(ours)}"), context)
             body = None if self.read_error(response) else response.json_object()
         external_id = first_text(body, *self.id_paths)
@@ -208,10 +209,8 @@ class KlingVideo(VideoHandler):
     def known_secrets(self, context: CallContext) -> tuple[str, ...]:
         """Return the account's secrets, and the token that was made of them."""
         secrets = super().known_secrets(context)
-        return secrets and (
-            *secrets,
-            *self._tokens.known(cast("KlingKeys", self.account(context, object))),
-        )
+        token = secrets and self._tokens.peek(cast("KlingKeys", self.account(context, object)))
+        return (*secrets, token.reveal()) if token else secrets
 
     def read_error(self, response: HttpResponse) -> ProviderError | None:
         """Return the error of an answer, whose `code` is not 0."""

@@ -60,7 +60,7 @@ from coatcheck_http import (
 )
 from coatcheck_http.accounts import find_account
 
-__all__ = ["PixverseKey", "PixverseVideo"]
+__all__ = ["PixverseKey", "PixverseVideo", "trace_id_of"]
 
 _MAX_PROMPT_CHARACTERS = 2048
 _QUALITIES = ("360p", "540p", "720p", "1080p")
@@ -78,6 +78,11 @@ class PixverseKey(ApiKey):
 
     webhook_secret: Secret | None = field(default=None, kw_only=True, converter=optional(as_secret))
     """What PixVerse's console gives to check webhooks with."""
+
+
+def trace_id_of(idempotency_key: str) -> str:
+    """Return the trace id of a task's submissions: a UUID, the same at every attempt and in every version."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"coatcheck:{idempotency_key}"))
 
 
 class PixverseVideo(VideoHandler):
@@ -136,15 +141,9 @@ class PixverseVideo(VideoHandler):
 
     def build_submit(self, params: VideoRequest, context: PreparedContext) -> HttpRequest:
         """Return the creating request, the same at every attempt; options go beneath what is set here."""
-        key = context.idempotency_key
-        headers = {
-            "ai-trace-id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"coatcheck:{key}")),
-            # for whoever looks at requests on their way: the trace id does not show of which key it was made
-            "idempotency-key": quote(key, safe=":@"),
-        }
         body = {**params.options, **self._body_of(params)}
         request = HttpRequest.post("/openapi/v2/video/text/generate", json=body)
-        return request.with_headers(**headers)
+        return request.with_headers(ai_trace_id=trace_id_of(context.idempotency_key))
 
     async def authenticate(self, request: HttpRequest, context: CallContext) -> HttpRequest:
         """Return the request with the key, and a trace id of its own if it has none."""

@@ -30,7 +30,7 @@ from coatcheck.handler import CallContext, QueryContext
 from coatcheck.results import QueryResult, SubmitResult
 from coatcheck.task import JSON, QueryParams
 from coatcheck_handler_video.handler import VideoHandler, VideoSettings, whole_seconds
-from coatcheck_handler_video.jwt_tokens import SignedTokens, sign_jwt, unix_seconds
+from coatcheck_handler_video.jwt_tokens import sign_jwt, signed_tokens, unix_seconds
 from coatcheck_handler_video.request import VideoMode, VideoRequest
 from coatcheck_handler_video.result import Video, VideoResult
 from coatcheck_http import (
@@ -46,6 +46,7 @@ from coatcheck_http import (
     ProviderError,
     ProviderFacts,
     StatusMap,
+    TokenCache,
     as_secret,
     first_text,
     items,
@@ -114,7 +115,7 @@ class ZhipuVideo(VideoHandler):
         """Take accounts and settings; with other settings than its own the key itself is sent."""
         super().__init__(accounts, key=key, settings=settings)
         self._signs = isinstance(settings, ZhipuVideoSettings) and settings.signed_tokens
-        self._tokens: SignedTokens[ApiKey] = SignedTokens(_signed)
+        self._tokens: TokenCache[ApiKey] = signed_tokens(_signed)
 
     def modes_of(self, model: str | None) -> AbstractSet[VideoMode]:
         """Return what this model makes videos from: a last frame came with CogVideoX-3."""
@@ -168,8 +169,9 @@ class ZhipuVideo(VideoHandler):
     def known_secrets(self, context: CallContext) -> tuple[str, ...]:
         """Return the key, its secret half, and the token that was made of it."""
         secrets = super().known_secrets(context)
-        halves = (each.partition(".")[2] for each in secrets)
-        return secrets and (*secrets, *filter(None, halves), *self._tokens.known(self.account(context)))
+        token = secrets and self._tokens.peek(self.account(context))
+        halves = [half for each in secrets if (half := each.partition(".")[2])]
+        return (*secrets, *halves, token.reveal()) if token else (*secrets, *halves)
 
     def read_error(self, response: HttpResponse) -> ProviderError | None:
         """Return the error of an answer; `parse_submit` tells what a duplicate is."""

@@ -187,7 +187,7 @@ class HttpHandler(HttpAdapter[P]):
             SubmitDeferred: certainly not created; also where nothing was sent.
             HandlerError: any other one, as `AnswerLost` or `OutcomeUnknown`: nobody can tell.
         """
-        with self._no_secrets(context):
+        with self.without_secrets(context):
             return await self._submit(params, context)
 
     async def query(self, params: QueryParams, context: QueryContext) -> QueryResult:
@@ -196,7 +196,7 @@ class HttpHandler(HttpAdapter[P]):
         Raises:
             QueryFailed: the question was not answered.
         """
-        with self._no_secrets(context):
+        with self.without_secrets(context):
             try:
                 return await self._query(params, context)
             except (QueryFailed, LeaseLost, ConfigurationError, InvalidParams):
@@ -206,7 +206,7 @@ class HttpHandler(HttpAdapter[P]):
 
     async def cancel(self, params: QueryParams, context: CancelContext) -> CancelOutcome:
         """Send one request that cancels, and tell what came of it; UNKNOWN if no answer came."""
-        with self._no_secrets(context):
+        with self.without_secrets(context):
             request = self.build_cancel(params, context)
             try:
                 response = await self.ask(request, context)
@@ -342,7 +342,7 @@ class HttpHandler(HttpAdapter[P]):
         return evolve(result, retry_after=hint) if result.retry_after is None and hint else result
 
     @contextmanager
-    def _no_secrets(self, context: CallContext) -> Iterator[None]:
+    def without_secrets(self, context: CallContext) -> Iterator[None]:
         """Let nothing be raised that has the account's secrets in its message, or in that of a cause."""
         try:
             yield

@@ -155,9 +155,12 @@ class ScriptedServer:
         """Stop, and close every connection."""
         self._stopping.set()
         if self._server is not None:
-            self._server.close()
+            for listener in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listener.fileno())  # accept no more
         for _ in range(10):
-            await asyncio.sleep(0)  # what was just accepted becomes a task
+            await asyncio.sleep(0)  # what was accepted becomes a task: lost after close()
+        if self._server is not None:
+            self._server.close()
         for task, writer in list(self._open.items()):
             task.cancel()
             writer.transport.abort()  # a task that is cancelled before it began closes nothing

@@ -88,9 +88,12 @@ class Server:
 
     async def _stop(self) -> None:
         if self._server is not None:
-            self._server.close()
+            for listener in self._server.sockets:
+                self._loop.remove_reader(listener.fileno())  # accept no more
         for _ in range(10):
-            await asyncio.sleep(0)  # what was just accepted becomes a task
+            await asyncio.sleep(0)  # what was accepted becomes a task: lost after close()
+        if self._server is not None:
+            self._server.close()
         while self._open:
             for task, writer in list(self._open.items()):
                 task.cancel()

@@ -48,6 +48,10 @@ def _posts(method: str, _path: str) -> bool:
     return method == "POST"
 
 
+def _itself(key: str) -> str:
+    return key
+
+
 def _no_settings(_url: str) -> object:
     return None
 
@@ -77,6 +81,8 @@ class HandlerSpec:
     creating_request: Callable[[Received], bool] | None = field(default=None, kw_only=True)
     """Takes the place of `creating` where method and path don't tell: where one path serves all, and a header or
     the body says what is wanted."""
+    idempotency_token: Callable[[str], str] = field(default=_itself, kw_only=True)
+    """What the handler makes of our idempotency key for the provider, such as a UUID; by default the key itself."""
     not_created_statuses: Collection[int] = field(default=(), kw_only=True)
     """Statuses of 500 and more that the provider documents as "not created"."""
     patience: timedelta = field(default=timedelta(seconds=10), kw_only=True)
