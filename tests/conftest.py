@@ -8,6 +8,7 @@ import pytest
 from coatcheck import Store, create_store
 from coatcheck.testing import ManualClock
 from coatcheck_sandbox import SandboxServer, describe
+from wheels import wheels  # noqa: F401 - a fixture
 
 STORES = ("memory", "sqlite")
 

@@ -3,12 +3,12 @@
 import json
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from wheels import constraints_of, install
 from workspace import MEMBERS, ROOT, Member
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -28,34 +28,11 @@ print(json.dumps({
 """
 
 
-def uv(*arguments: str | Path) -> None:
-    """Run uv; its output is the message if it fails."""
-    done = subprocess.run(["uv", "--quiet", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Build every member as a release would: a source distribution, and from that a wheel."""
-    folder = tmp_path_factory.mktemp("wheels")
-    for member in MEMBERS:
-        uv("build", "--out-dir", folder, member.folder)
-    return {member.name: next(folder.glob(f"{member.package}-*.whl")) for member in MEMBERS}
-
-
 @pytest.fixture(scope="session")
 def together(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install all wheels into one clean environment, with the drivers of all databases; return its Python."""
     drivers = ("aiomysql", "asyncmy", "asyncpg", "psycopg[binary]")
     return install(tmp_path_factory.mktemp("together"), *wheels.values(), *drivers)
-
-
-def install(folder: Path, *arguments: str | Path) -> Path:
-    """Make a clean environment with these installed; return its Python."""
-    python = folder / "bin" / "python"
-    uv("venv", "--clear", "--python", sys.executable, folder)
-    uv("pip", "install", "--python", python, *arguments)
-    return python
 
 
 def look(python: Path, member: Member) -> None:
@@ -99,9 +76,7 @@ def test_wheels_work_together(member: Member, together: Path) -> None:
 @each_member
 def test_wheel_works_alone(member: Member, wheels: dict[str, Path], tmp_path: Path) -> None:
     """A wheel brings all it needs: installed alone, it imports and its entry points load."""
-    # Members come from the wheels just built, whatever an index may hold under their names.
-    constraints = tmp_path / "constraints.txt"
-    constraints.write_text("".join(f"{name} @ {wheel.as_uri()}\n" for name, wheel in wheels.items()))
+    constraints = constraints_of(wheels, tmp_path)
     look(install(tmp_path / "alone", "--constraints", constraints, wheels[member.name]), member)
 
 
@@ -198,36 +173,35 @@ def test_coverage_of_a_users_package_is_right_with_the_kit_installed(
 # ------------------------------------------------------------------ what others write
 
 EXAMPLES = sorted(file.parent for file in ROOT.glob("examples/*/pyproject.toml"))
+APPS = [folder for folder in EXAMPLES if folder.name.startswith("app-")]
+PLUGINS = [folder for folder in EXAMPLES if folder not in APPS]
 
 
 def test_there_are_examples() -> None:
-    """A store and a handler, written from the docs alone."""
-    assert [folder.name.partition("-")[0] for folder in EXAMPLES] == ["handler", "store"]
+    """A store and a handler, written from the docs alone, and an app for each of three web frameworks."""
+    assert [folder.name.partition("-")[0] for folder in PLUGINS] == ["handler", "store"]
+    assert [folder.name for folder in APPS] == ["app-django", "app-fastapi", "app-flask"]
 
 
-@pytest.mark.timeout(1000)
-@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
-def test_an_example_conforms(folder: Path, wheels: dict[str, Path], tmp_path: Path) -> None:
-    """Installed beside the wheels, with plain pytest, an example's own tests pass, and its reports are good."""
-    constraints = tmp_path / "constraints.txt"
-    constraints.write_text("".join(f"{name} @ {wheel.as_uri()}\n" for name, wheel in wheels.items()))
-    place = tmp_path / "place"
-    copy = shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    python = install(place, "--constraints", constraints, f"{copy}[test]")
-    reports = tmp_path / "reports"
+def try_out(folder: Path, wheels: dict[str, Path], place: Path, *options: str | Path) -> None:
+    """Install an example beside the wheels, and nothing else of the workspace; its tests have to pass."""
+    constraints = constraints_of(wheels, place)
+    copy = shutil.copytree(folder, place / folder.name, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    python = install(place / "python", "--constraints", constraints, f"{copy}[test]")
+    command = [
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        "pyproject.toml",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        *options,
+    ]
     done = subprocess.run(
-        [
-            python,
-            "-m",
-            "pytest",
-            "-q",
-            "-c",
-            "pyproject.toml",
-            "-p",
-            "no:cacheprovider",
-            "--conformance-report",
-            reports,
-        ],
+        [python, *command],
         cwd=copy,
         env={"PATH": str(python.parent)},
         capture_output=True,
@@ -236,6 +210,21 @@ def test_an_example_conforms(folder: Path, wheels: dict[str, Path], tmp_path: Pa
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
+def test_an_example_conforms(folder: Path, wheels: dict[str, Path], tmp_path: Path) -> None:
+    """With plain pytest an example's own tests pass, and its reports are good."""
+    reports = tmp_path / "reports"
+    try_out(folder, wheels, tmp_path, "--conformance-report", reports)
     verdicts = [json.loads(each.read_text("utf-8"))["verdict"] for each in reports.iterdir()]
     assert verdicts
     assert set(verdicts) == {"conformant"}
+
+
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("folder", APPS, ids=lambda folder: folder.name)
+def test_an_example_of_an_app_works(folder: Path, wheels: dict[str, Path], tmp_path: Path) -> None:
+    """Its endpoints, its worker and its callbacks, against a sandbox."""
+    try_out(folder, wheels, tmp_path)

@@ -485,6 +485,18 @@ def test_what_is_missing_is_told_with_the_remedy(ask: Callable[[Catalog], object
     assert not isinstance(caught.value, PluginError)
 
 
+def test_a_distribution_that_is_there_need_not_be_installed(site: "Site") -> None:
+    """A key that the right distribution does not offer is mistyped: its own keys are told, and no pip command."""
+    site.install(
+        "coatcheck-handler-ocr",
+        "from coatcheck.hooks import HandlerDescriptor\n"
+        "@hookimpl\ndef coatcheck_handlers():\n    return [HandlerDescriptor(key='ocr:gitee', factory='acme:Acme')]\n",
+    )
+    with pytest.raises(ConfigurationError, match="did you mean 'ocr:gitee'") as caught:
+        discover().create_handler("ocr:gitte")
+    assert "pip install" not in str(caught.value)
+
+
 def test_a_broken_distribution_is_why_its_keys_are_missing(site: "Site") -> None:
     """Asking for what a broken or blocked distribution brings tells that, with the cause."""
     site.install("coatcheck-store-sql", "import driver_that_is_missing")

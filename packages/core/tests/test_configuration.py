@@ -214,6 +214,21 @@ def test_a_file_that_cannot_be_read_is_told(here: Path) -> None:
         load_configuration(environ={})
 
 
+def test_an_app_can_be_made_without_what_is_broken(here: Path) -> None:
+    """Who wants that is told what is left out, and why; everybody else gets the error."""
+    (here / "coatcheck.toml").write_text(
+        'store = "memory://"\n[handlers."docs:good"]\n'
+        'use = "packages.core.tests.test_configuration:make_handler"\n[handlers."docs:bad"]\nuse = "nowhere:make"\n'
+    )
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        App.from_config(environ={})
+    told: dict[str, str] = {}
+    app = App.from_config(environ={}, unusable=lambda key, error: told.update({key: str(error)}))
+    assert list(app.registry) == ["docs:good"]
+    assert list(told) == ["docs:bad"]
+    assert "nowhere" in told["docs:bad"]
+
+
 def test_what_was_written_can_be_had_unchecked(here: Path) -> None:
     """To show where each value is from."""
     (here / "coatcheck.toml").write_text(WHOLE)

@@ -25,6 +25,7 @@ from coatcheck.worker import Worker, WorkerSettings
 
 if TYPE_CHECKING:
     from coatcheck.configuration import Configuration
+    from coatcheck.configuration.making import Unusable
 
 __all__ = ["App"]
 
@@ -94,6 +95,7 @@ class App:
         *,
         environ: Mapping[str, str] | None = None,
         observers: Iterable[object] = (),
+        unusable: Unusable | None = None,
     ) -> Self:
         """Return the app that a configuration describes; `coatcheck.configuration` says where it is looked for.
 
@@ -104,6 +106,8 @@ class App:
             file: where it is written; None looks in the usual places.
             environ: variables that go before the file; None is the environment of this process.
             observers: functions of committed changes.
+            unusable: is told key and error of each handler that cannot be made; then the app is made without it, and
+                its tasks wait. None raises the error.
 
         Raises:
             ConfigurationError: there is none, or something in it is wrong; the message begins with its place.
@@ -113,7 +117,7 @@ class App:
         from coatcheck.configuration.making import parts_of, worker_settings_of  # noqa: PLC0415
 
         configuration = load_configuration(file, environ=environ)
-        app = cls(**parts_of(configuration), observers=observers)
+        app = cls(**parts_of(configuration, unusable=unusable), observers=observers)
         app.configuration = configuration
         app._worker_settings = worker_settings_of(configuration)
         return app

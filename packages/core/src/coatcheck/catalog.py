@@ -310,7 +310,9 @@ class Catalog:
                 if plugin.distribution == its:
                     message = f"{kind} {name!r} comes from {plugin}, which is {plugin.state}: {plugin.reason}"
                     return _caused(PluginError(message), plugin.error)
-            return ConfigurationError(f"nothing installed offers {kind} {name!r}: pip install '{wanted}'")
+            if all(plugin.distribution != its for plugin in self.plugins):
+                return ConfigurationError(f"nothing installed offers {kind} {name!r}: pip install '{wanted}'")
+            unusable = []
         known = sorted({each for offered, each in self._offers if offered is kind})
         message = f"nothing installed offers {kind} {name!r}; {nearest(name, known)}"
         if not unusable:

@@ -17,6 +17,7 @@ _SCHEMES: Mapping[str, str] = {
     "mariadb": "coatcheck-store-sql[mysql]",
     "redis": "coatcheck-store-redis",
     "rediss": "coatcheck-store-redis",
+    "unix": "coatcheck-store-redis",
 }
 _HANDLER_PREFIXES: Mapping[str, str] = {
     "ocr": "coatcheck-handler-ocr",

@@ -30,6 +30,7 @@ from coatcheck.tallies import Count, Counted, Tally
 from coatcheck.task import Status, Task, TaskDraft
 from coatcheck_store_sql import changes, claims, desk, gates, reading, settling, stale, tallying
 from coatcheck_store_sql.inserts import ParamStyle, Written
+from coatcheck_store_sql.migrations import schema_sql
 from coatcheck_store_sql.places import QUERY, SUBMIT
 from coatcheck_store_sql.rooms import Room
 from coatcheck_store_sql.step import Step
@@ -94,6 +95,16 @@ class SqlStore(Store):
     async def setup(self) -> None:
         """Create or upgrade the tables (S16)."""
         await self.room.setup()
+
+    def schema_sql(self, *, since: int = 0) -> str:
+        """Return the SQL that makes this store's tables, or upgrades those of schema `since`; nothing is done.
+
+        Raises:
+            ConfigurationError: there is no way from that version to this one.
+        """
+        schema = self.room.sql.schema
+        dialect = self.url.partition(":")[0].partition("+")[0]
+        return schema_sql(dialect, table_prefix=schema.prefix, schema=schema.metadata.schema, since=since)
 
     def _check_open(self) -> None:
         """Refuse to work while closed, or in a process that was forked from the one that opened the store.

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 import attrs
 
 from coatcheck.catalog import Catalog, discover
 from coatcheck.configuration.model import Configuration
+from coatcheck.errors import ConfigurationError
 from coatcheck.gates import AdmissionPolicy, Gate
 from coatcheck.handler import AnyHandler
 from coatcheck.retry import RetryPolicy
 from coatcheck.selector import Selector
 from coatcheck.store import Store
 
-__all__ = ["AppParts", "catalog_of", "gates_of", "parts_of", "worker_settings_of"]
+__all__ = ["AppParts", "Unusable", "catalog_of", "gates_of", "parts_of", "worker_settings_of"]
 
 
 class AppParts(TypedDict):
@@ -36,8 +37,19 @@ def catalog_of(configuration: Configuration) -> Catalog:
     return discover(allow=plugins.allow, block=plugins.block, prefer=plugins.prefer)
 
 
-def parts_of(configuration: Configuration, catalog: Catalog | None = None) -> AppParts:
+Unusable = Callable[[str, ConfigurationError], None]
+"""Told the key of a handler that cannot be made, and why; it is left out, unless this raises."""
+
+
+def parts_of(
+    configuration: Configuration, catalog: Catalog | None = None, *, unusable: Unusable | None = None
+) -> AppParts:
     """Return closed objects; no I/O is done, and no credential is read.
+
+    Args:
+        configuration: what to make.
+        catalog: the plugins that may be used; None is those of the configuration.
+        unusable: is told of handlers that cannot be made, which are left out; None raises what is wrong with them.
 
     Raises:
         ConfigurationError: nothing offers one of them (the message says what to install), or its settings or
@@ -46,14 +58,21 @@ def parts_of(configuration: Configuration, catalog: Catalog | None = None) -> Ap
     """
     plugins = catalog_of(configuration) if catalog is None else catalog
     store = dict(configuration.store)
-    return AppParts(
-        store=plugins.create_store(store.pop("url"), **store),
-        handlers=[
-            plugins.create_handler(
+    handlers = []
+    for key, each in configuration.handlers.items():
+        try:
+            handler = plugins.create_handler(
                 key, use=each.use, accounts=dict(each.accounts) or None, settings=each.settings or None
             )
-            for key, each in configuration.handlers.items()
-        ],
+        except ConfigurationError as error:
+            if unusable is None:
+                raise
+            unusable(key, error)
+        else:
+            handlers.append(handler)
+    return AppParts(
+        store=plugins.create_store(store.pop("url"), **store),
+        handlers=handlers,
         selector=_made(plugins.create_selector, configuration.selector),
         retry=_made(plugins.create_retry_policy, configuration.retry),
         admission=_made(plugins.create_admission_policy, configuration.admission),

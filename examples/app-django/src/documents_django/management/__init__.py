@@ -1,0 +1,1 @@
+"""What the application adds to Django's command line."""
