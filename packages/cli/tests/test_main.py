@@ -6,9 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from coatcheck import App, ConfigurationError, StoreUnavailable, TaskNotFound
-from coatcheck.memory import MemoryStore
-from coatcheck.testing import ScriptedHandler
+from coatcheck import ConfigurationError, StoreUnavailable, TaskNotFound
 from coatcheck_cli import session as sessions
 from coatcheck_cli.failing import Exit, Failure, explain
 from coatcheck_cli.groups import LazyGroup
@@ -84,7 +82,7 @@ def test_help_teaches_by_examples(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("path", OURS, ids=" ".join)
 def test_a_line_of_help_is_what_a_command_says_itself(path: tuple[str, ...]) -> None:
     """Where a list of commands is written without importing one, it says nothing else than they do."""
-    parent = main
+    parent: click.Group = main
     for name in path[:-1]:
         found = parent.get_command(click.Context(parent), name)
         assert isinstance(found, click.Group)
@@ -170,12 +168,11 @@ def test_a_reference_to_something_else_is_told(shop: Path, reference: str, told:
     assert result.stderr.count("\n") == 1
 
 
-def test_the_session_gives_one_app() -> None:
+def test_the_session_gives_one_app(shop: Path) -> None:
     """However often a command asks for it."""
-    app = App(store=MemoryStore(), handlers=[ScriptedHandler("docs:acme", str)])
-    session = sessions.Session(app_reference="main_shop:app")
-    session._app = app
-    assert session.app() is app
+    assert (shop / "main_shop.py").exists()
+    session = sessions.Session(app_reference="main_shop:make")
+    assert session.app() is session.app()
 
 
 def test_errors_have_codes() -> None:

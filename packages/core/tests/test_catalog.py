@@ -475,6 +475,7 @@ def test_an_observer_is_a_module_or_an_object(acme: "Site") -> None:
         (lambda c: c.create_retry_policy("exponentail"), "did you mean 'exponential'"),
         (lambda c: c.create_selector("mine"), "there are: none"),
         (lambda c: c.create_handler("mine"), "there are: none"),
+        (lambda c: c.create_handler("acme:scans"), "handler 'acme:scans'"),
         (lambda c: c.create_store("ftp://x"), "there are: memory"),
     ],
 )

@@ -157,7 +157,12 @@ class Catalog:
 
         if use is not None and not isinstance(use, str):
             return _with_key(finished(use, HANDLER, "handler", accounts or settings), key)
-        recipe = self._recipe(Kind.HANDLER, use or key)
+        # its own key is no reference, however much "acme:ocr" looks like one
+        recipe = (
+            self._recipe_of(self._offer(Kind.HANDLER, key))
+            if use is None
+            else self._recipe(Kind.HANDLER, use)
+        )
         if isinstance(recipe.factory, HANDLER):
             return _with_key(finished(recipe.factory, HANDLER, recipe.owner, accounts or settings), key)
         made: AnyHandler = recipe.make(
