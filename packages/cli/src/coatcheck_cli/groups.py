@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -45,6 +44,8 @@ class LazyGroup(click.Group):
         name = args[0] if args else ""
         known = self.list_commands(ctx)
         if name and not name.startswith("-") and name not in known:
+            from difflib import get_close_matches  # noqa: PLC0415 - help has no use for it
+
             close = get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             ctx.fail(f"no such command {name!r}; {hint}there are: {', '.join(known)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from coatcheck_cli.groups import RootGroup
-from coatcheck_cli.session import Session
 
 __all__ = ["main"]
 
@@ -54,6 +53,8 @@ def main(ctx: click.Context, config_file: str | None, app_reference: str | None)
     coatcheck durably tracks jobs at external providers. What the commands work on is described in coatcheck.toml, in
     [tool.coatcheck] of pyproject.toml, or by an app in your code (--app).
     """
+    from coatcheck_cli.session import Session  # noqa: PLC0415 - help has no use for it
+
     if config_file is not None and app_reference is not None:
         raise click.UsageError("give --config or --app, not both")
     ctx.obj = Session(config_file=config_file, app_reference=app_reference)

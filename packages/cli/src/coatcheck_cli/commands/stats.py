@@ -92,6 +92,9 @@ def _show(out: Output, found: Stats) -> None:
     if out.as_json:
         out.print_json(document_of(found))
         return
+    if out.is_terminal:
+        out.console.print(_drawing(found))
+        return
     out.table(_rows(found), ("handler", *_statuses(), "total"), empty="there are no tasks")
     if found.queue:
         click.echo()
