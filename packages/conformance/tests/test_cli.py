@@ -42,7 +42,7 @@ def test_a_store_is_named_in_several_ways(target: list[str], capsys: pytest.Capt
     [
         (["retry", "exponential", "--setting", "initial=2s"], "RetryConformance of exponential"),
         (["admission", "coatcheck:StandardAdmission"], "AdmissionConformance of coatcheck:StandardAdmission"),
-        (["plugin", "coatcheck-handler-ocr"], "PluginConformance of coatcheck-handler-ocr"),
+        (["plugin", "coatcheck-store-sql"], "PluginConformance of coatcheck-store-sql"),
     ],
 )
 def test_other_kinds_are_named_as_configuration_names_them(

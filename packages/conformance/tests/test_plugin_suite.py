@@ -38,19 +38,12 @@ class TestStoreSql(PluginConformance):
         return PluginSpec("coatcheck-store-sql")
 
 
-class TestHandlerOcr(PluginConformance):
-    """The distribution with the OCR handlers."""
-
-    @pytest.fixture
-    def plugin_spec(self) -> PluginSpec:
-        """Return its name."""
-        return PluginSpec("coatcheck-handler-ocr")
-
-
 def test_each_plugin_of_the_workspace_is_tried() -> None:
     """A new distribution with the entry point gets a class of its own here, or where its settings are."""
     elsewhere = {
         "coatcheck-admissions",
+        "coatcheck-handler-ocr",
+        "coatcheck-handler-video",
         "coatcheck-retries",
         "coatcheck-selectors",
         "coatcheck-store-redis",
@@ -58,7 +51,7 @@ def test_each_plugin_of_the_workspace_is_tried() -> None:
     files = Path(__file__).parents[2].glob("*/pyproject.toml")
     projects = [tomllib.loads(file.read_text("utf-8"))["project"] for file in files]
     found = {each["name"] for each in projects if ENTRY_POINT_GROUP in each.get("entry-points", {})}
-    assert found - elsewhere == {"coatcheck-store-sql", "coatcheck-handler-ocr"}
+    assert found - elsewhere == {"coatcheck-store-sql"}
 
 
 def test_a_good_distribution_conforms(tmp_path: Path) -> None:
