@@ -96,6 +96,18 @@ def test_a_run_of_some_rules(tmp_path: Path, chosen: str, code: int, verdict: st
     assert f"TestNumber of the number 4: {verdict}" in done.stdout
 
 
+def test_trying_again_what_failed_may_be_a_should_alone(tmp_path: Path) -> None:
+    """`--last-failed` chooses for itself: the MUST rules that it leaves out have passed before."""
+    text = EVEN.format(number="int(open('number').read())")
+    (tmp_path / "number").write_text("-4", "utf-8")
+    assert run(tmp_path, text, "-p", "cacheprovider").returncode == 1
+    still = run(tmp_path, text, "-p", "cacheprovider", "--last-failed")
+    assert (still.returncode, "1 failed" in still.stdout) == (1, True)
+    (tmp_path / "number").write_text("4", "utf-8")
+    done = run(tmp_path, text, "-p", "cacheprovider", "--last-failed")
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout
+
+
 def test_skipping_everything_is_a_failure(tmp_path: Path) -> None:
     """Nothing executed is a failure, although pytest itself is content."""
     text = EVEN.format(number=4).replace(

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from attrs import define, evolve, field
 
-from coatcheck_conformance.report import Outcome, Report, Result, Verdict
+from coatcheck_conformance.report import NOTHING_TRIED, Outcome, Report, Result, Verdict
 from coatcheck_conformance.rules import Identity, Rule, Spec, Suite
 from coatcheck_conformance.running import without_id
 
@@ -90,9 +90,15 @@ class Trials:
             missing=about["missing"],
         )
 
-    def not_conformant(self) -> list[str]:
-        """Return the classes whose verdict is so."""
-        return [name for name, report in self.reports().items() if report.verdict is Verdict.FAILED]
+    def not_conformant(self, *, again: bool = False) -> list[str]:
+        """Return the classes whose verdict is so.
+
+        Args:
+            again: what failed before is tried again: which rules are tried is no choice, and a single one may be a
+                SHOULD.
+        """
+        failed = {name: each for name, each in self.reports().items() if each.verdict is Verdict.FAILED}
+        return [name for name, each in failed.items() if not (again and _only_lacks_musts(each))]
 
     def write(self, folder: str) -> None:
         """Write a report of each class into `folder`, which is made if it is not there."""
@@ -108,6 +114,11 @@ class Trials:
 def _suite(about: dict[str, Any]) -> type[Suite]:
     module, _, name = about["suite"].partition(":")
     return cast("type[Suite]", getattr(import_module(module), name))
+
+
+def _only_lacks_musts(report: Report) -> bool:
+    passed = any(each.outcome is Outcome.PASSED for each in report.results)
+    return passed and report.problems == [NOTHING_TRIED]
 
 
 def _outcome(report: pytest.TestReport) -> Outcome:

@@ -86,7 +86,8 @@ class _Watch:
         folder = self._config.getoption("--conformance-report")
         if folder is not None:
             self._trials.write(folder)
-        if session.exitstatus == pytest.ExitCode.OK and self._trials.not_conformant():
+        again = bool(self._config.getoption("lf", default=False))
+        if session.exitstatus == pytest.ExitCode.OK and self._trials.not_conformant(again=again):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -15,8 +15,9 @@ from attrs import field, frozen
 
 from coatcheck_conformance.rules import Identity, Level, Rule, sort_key
 
-__all__ = ["REPORT_FORMAT", "Outcome", "Report", "Result", "Verdict"]
+__all__ = ["NOTHING_TRIED", "REPORT_FORMAT", "Outcome", "Report", "Result", "Verdict"]
 
+NOTHING_TRIED = "no MUST rule was tried, so nothing is known"
 REPORT_FORMAT = 1
 """Of the JSON report; raised when its shape changes."""
 
@@ -116,7 +117,7 @@ class Report:
         ]
         problems += [f"{each} is required, and is not offered" for each in self.missing]
         if not self._musts(Outcome.PASSED, Outcome.FAILED, Outcome.EXPECTED):
-            problems.append("no MUST rule was tried, so nothing is known")
+            problems.append(NOTHING_TRIED)
         return problems
 
     @property
