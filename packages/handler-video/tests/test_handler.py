@@ -1,6 +1,7 @@
 import hashlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -271,7 +272,7 @@ async def test_a_folder_that_cannot_be_written_is_told(files: ScriptedServer, tm
 
 async def test_a_video_is_copied_to_an_object_store(files: ScriptedServer, tmp_path: Path) -> None:
     """Through fsspec, whole, with nothing left behind."""
-    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory = import_module("fsspec").filesystem("memory")
     async with ScriptedServer([done(files)]) as server:
         handler = studio(server, destination="memory://videos/of/mine/", spool=tmp_path)
         result = await asked(handler)
@@ -281,6 +282,28 @@ async def test_a_video_is_copied_to_an_object_store(files: ScriptedServer, tmp_p
     assert copy.location == "memory://videos/of/mine/task-1.mp4"
     assert memory.cat("/videos/of/mine/task-1.mp4") == CONTENT
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("refusal", [NotImplementedError, PermissionError, FileExistsError])
+async def test_a_bucket_needs_no_folders(
+    files: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: type[Exception]
+) -> None:
+    """Some object stores cannot make any, and a key that may write objects need not be allowed to make buckets."""
+    memory = import_module("fsspec").filesystem("memory")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr(type(memory), "makedirs", refuse)
+    monkeypatch.setattr(
+        type(memory), "mkdirs", lambda *_, **__: None
+    )  # which an upload to memory calls, and a bucket's not
+    async with ScriptedServer([done(files)]) as server:
+        handler = studio(server, destination=f"memory://bucket/{refusal.__name__}", spool=tmp_path)
+        result = await asked(handler)
+    assert isinstance(result.result, VideoResult)
+    assert result.result.videos[0].copy is not None
+    assert memory.cat(f"/bucket/{refusal.__name__}/task-1.mp4") == CONTENT
 
 
 async def test_an_object_store_that_is_not_known_is_told(files: ScriptedServer) -> None:

@@ -85,6 +85,11 @@ def test_a_request_can_be_stored() -> None:
         ({"prompt": "p", "fps": 0}, "fps must be positive"),
         ({"prompt": "p", "seed": -1}, "seed must not be negative"),
         ({"prompt": "p", "aspect_ratio": "wide"}, "aspect_ratio must look like"),
+        ({"prompt": 7}, "prompt must be str, not int"),
+        ({"prompt": "p", "duration": 5}, "duration must be timedelta, not int"),
+        ({"prompt": "p", "fps": "24"}, "fps must be int, not str"),
+        ({"prompt": "p", "reference_images": 3}, "a sequence of URLs is wanted, not int"),
+        ({"prompt": "p", "first_frame": 3}, "first_frame must be an http or https URL, not int"),
         ({"prompt": "p", "model": ""}, "model must not be blank"),
     ],
 )

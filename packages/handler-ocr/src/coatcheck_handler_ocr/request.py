@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from coatcheck.errors import InvalidParams
 from coatcheck.task import JSON
-from coatcheck_http import check_document_url, refuse_local
+from coatcheck_http import check_document_url, check_fields, refuse_local, text_tuple
 
 __all__ = ["OcrRequest", "OutputFormat", "object_option"]
 
@@ -33,10 +33,7 @@ class OutputFormat(StrEnum):
 
 
 def _words(values: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(values, str):
-        message = f"a sequence of strings is wanted, not the string {values!r}; write ({values!r},)"
-        raise InvalidParams(message)
-    return tuple(values)
+    return text_tuple(values)
 
 
 def _formats(values: Sequence[str]) -> tuple[OutputFormat, ...]:
@@ -82,6 +79,7 @@ class OcrRequest:
             InvalidParams: the URL is a local path, `file:`, `data:` or base64; or a field makes no sense.
         """
         check_document_url(self.url, name="url", schemes=URL_SCHEMES)
+        check_fields(self)
         refuse_local(self.options, path="options")
         if self.pages is not None and not _PAGES.fullmatch(self.pages):
             message = f"pages must look like '1-10,15', not {self.pages!r}"

@@ -186,6 +186,8 @@ def _measure(path: Path) -> tuple[int, str]:
 
 def _put(system: FileSystem, part: Path, target: str, size_bytes: int) -> None:
     """Upload, and see that all of it has come."""
+    # Buckets have no folders: some stores cannot make one, and a key that may write objects need not be allowed to. If
+    # the place is missing all the same, the upload says so.
     with contextlib.suppress(NotImplementedError, PermissionError, FileExistsError):
         system.makedirs(target.rpartition("/")[0], exist_ok=True)
     system.put_file(str(part), target)

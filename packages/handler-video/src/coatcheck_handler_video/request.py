@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from coatcheck.errors import InvalidParams
 from coatcheck.task import JSON
-from coatcheck_http import check_document_url, refuse_local
+from coatcheck_http import check_document_url, check_fields, refuse_local, text_tuple
 
 __all__ = ["MATERIALS", "VideoMode", "VideoRequest"]
 
@@ -42,10 +42,7 @@ class VideoMode(StrEnum):
 
 
 def _urls(values: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(values, str):
-        message = f"a sequence of URLs is wanted, not the string {values!r}; write ({values!r},)"
-        raise InvalidParams(message)
-    return tuple(values)
+    return text_tuple(values, of="URLs")
 
 
 def _mode(value: str | None) -> VideoMode | None:
@@ -111,6 +108,7 @@ class VideoRequest:
                     check_document_url(each, name=f"{name}[{index}]", schemes=URL_SCHEMES)
             elif value is not None:
                 check_document_url(value, name=name, schemes=URL_SCHEMES)
+        check_fields(self)
         refuse_local(self.options, path="options")
         self._check_numbers()
         _check_materials(self)

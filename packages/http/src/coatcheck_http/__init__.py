@@ -29,6 +29,7 @@ from coatcheck_http.errors import (
 )
 from coatcheck_http.extract import first, first_object, first_text, form_text, items, lookup, number
 from coatcheck_http.facts import ProviderFacts
+from coatcheck_http.fields import check_fields, text_tuple
 from coatcheck_http.google import GoogleServiceAccount
 from coatcheck_http.google_calls import GoogleCalls
 from coatcheck_http.handler import HttpHandler
@@ -82,6 +83,7 @@ __all__ = [
     "callback_json",
     "check_document_url",
     "check_ed25519",
+    "check_fields",
     "check_hmac_sha256",
     "check_own_callback",
     "check_paths",
@@ -108,4 +110,5 @@ __all__ = [
     "shown",
     "signature_bytes",
     "split_paths",
+    "text_tuple",
 ]
