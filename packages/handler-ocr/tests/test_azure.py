@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from attrs import fields
 
 from coatcheck.errors import (
     ConfigurationError,
@@ -16,7 +15,6 @@ from coatcheck.errors import (
     SubmitDeferred,
     SubmitRejected,
 )
-from coatcheck.handler import SubmitContext
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, SubmitResult, Verdict
 from coatcheck.task import JSON, QueryParams, Status
@@ -151,10 +149,9 @@ async def result_of(analyzed: JSON) -> OcrResult:
 def build(request: OcrRequest, **settings: str) -> HttpRequest:
     """Return the creating request."""
     context = Claim().submit
-    known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
     handler = make(**settings)
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(context))
 
 
 def test_an_endpoint_has_to_be_named() -> None:

@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl
 
 import httpx
 import pytest
-from attrs import asdict
 
 from coatcheck.errors import (
     ConfigurationError,
@@ -80,7 +79,7 @@ def answer(body: JSON, http_status: int = 200) -> HttpResponse:
 
 def context() -> PreparedContext:
     """Return the context of a submit call."""
-    return PreparedContext(**asdict(Claim().submit, recurse=False))
+    return PreparedContext.of(Claim().submit)
 
 
 def form_of(body: bytes) -> dict[str, str]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 
 from coatcheck.errors import CallbackRejected, HandlerError, QueryFailed, SubmitDeferred, SubmitRejected
-from coatcheck.handler import CallbackRequest, SubmitContext
+from coatcheck.handler import CallbackRequest
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, SubmitResult, Verdict
 from coatcheck.task import JSON, QueryParams, Status
@@ -139,10 +139,9 @@ async def result_of(body: JSON) -> OcrResult:
 def build(request: OcrRequest, callback_url: str | None = None, mode: str | None = None) -> HttpRequest:
     """Return the creating request."""
     context = evolve(Claim().submit, callback_url=callback_url)
-    known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
     handler = DatalabOcr(ACCOUNT, settings=DatalabOcrSettings(mode=mode))
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(context))
 
 
 @pytest.mark.parametrize(

@@ -407,19 +407,7 @@ async def test_pages_have_blocks_with_places() -> None:
 def body_of(request: OcrRequest, account: object = None, callback_url: str | None = None) -> JSON:
     """Return the body of the creating request."""
     claim = evolve(Claim().submit, callback_url=callback_url)
-    known = {
-        name: getattr(claim, name)
-        for name in (
-            "task_id",
-            "idempotency_key",
-            "account_id",
-            "now",
-            "created_at",
-            "deadline_at",
-            "callback_url",
-        )
-    }
-    sent = made(account).build_submit(request, PreparedContext(**known))
+    sent = made(account).build_submit(request, PreparedContext.of(claim))
     assert (sent.method, sent.url) == ("POST", "/v1/convert/source/async")
     return sent.json
 

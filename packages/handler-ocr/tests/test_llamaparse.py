@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 
 from coatcheck.errors import (
     CallbackRejected,
@@ -16,7 +16,7 @@ from coatcheck.errors import (
     SubmitDeferred,
     SubmitRejected,
 )
-from coatcheck.handler import CallbackRequest, SubmitContext
+from coatcheck.handler import CallbackRequest
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import JSON, QueryParams, Status
@@ -144,10 +144,9 @@ async def result_of(**content: JSON) -> OcrResult:
 def build(request: OcrRequest, callback_url: str | None = None, **settings: str) -> HttpRequest:
     """Return the creating request."""
     context = evolve(Claim().submit, callback_url=callback_url)
-    known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
     handler = LlamaParseOcr(ACCOUNT, settings=LlamaParseOcrSettings(**settings))  # type: ignore[arg-type] # as tests like
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(context))
 
 
 @pytest.mark.parametrize(

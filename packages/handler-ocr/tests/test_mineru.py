@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
-from attrs import asdict, evolve
+from attrs import evolve
 
 from coatcheck.errors import (
     CallbackRejected,
@@ -80,7 +80,7 @@ def answer(body: JSON, http_status: int = 200) -> HttpResponse:
 def context(task_id: str = "task-1", callback_url: str | None = None) -> PreparedContext:
     """Return the context of a submit call."""
     claim = evolve(Claim().submit, task_id=task_id, callback_url=callback_url)
-    return PreparedContext(**asdict(claim, recurse=False))
+    return PreparedContext.of(claim)
 
 
 def called(secret: str, body: JSON, task_id: str = "task-1") -> CallbackRequest:

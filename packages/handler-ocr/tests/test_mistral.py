@@ -380,10 +380,7 @@ async def test_other_sources_are_completed_as_usual() -> None:
 
 def body_of(request: OcrRequest, handler: MistralOcr | None = None) -> JSON:
     """Return the body of the creating request."""
-    claim = Claim().submit
-    names = ("task_id", "idempotency_key", "account_id", "now", "created_at", "deadline_at")
-    context = PreparedContext(**{name: getattr(claim, name) for name in names})
-    sent = (handler or MistralOcr()).build_submit(request, context)
+    sent = (handler or MistralOcr()).build_submit(request, PreparedContext.of(Claim().submit))
     assert (sent.method, sent.url) == ("POST", "/v1/batch/jobs")
     return sent.json
 

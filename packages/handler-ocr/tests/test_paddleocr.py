@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from attrs import asdict, evolve
+from attrs import evolve
 
 from coatcheck.errors import HandlerError, QueryFailed, SubmitDeferred, SubmitRejected
 from coatcheck.results import QueryResult, Verdict
@@ -85,7 +85,7 @@ def answer(body: JSON, http_status: int = 200) -> HttpResponse:
 
 def context() -> PreparedContext:
     """Return the context of a submit call."""
-    return PreparedContext(**asdict(Claim().submit, recurse=False))
+    return PreparedContext.of(Claim().submit)
 
 
 def lines(*documents: JSON) -> bytes:

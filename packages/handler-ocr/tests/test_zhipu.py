@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from attrs import asdict, evolve
+from attrs import evolve
 
 from coatcheck.errors import (
     ConfigurationError,
@@ -60,7 +60,7 @@ def context(file_name: str = "scan.pdf") -> PreparedContext:
         url=DOCUMENT.url, content=b"%PDF", content_type="application/pdf", file_name=file_name
     )
     prepared = Prepared(files={"document": document})
-    return PreparedContext(**asdict(Claim().submit, recurse=False), prepared=prepared)
+    return PreparedContext.of(Claim().submit, prepared)
 
 
 def archive() -> bytes:

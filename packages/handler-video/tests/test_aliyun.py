@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import fields
 
 from coatcheck import gates
 from coatcheck.errors import (
@@ -17,7 +16,6 @@ from coatcheck.errors import (
     SubmitDeferred,
     SubmitRejected,
 )
-from coatcheck.handler import SubmitContext
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import JSON, CancelOutcome, QueryParams, Status
@@ -119,10 +117,9 @@ class TestAliyunVideo(HandlerConformance):
 
 def build(request: VideoRequest, settings: HttpSettings | None = None) -> HttpRequest:
     """Return the creating request."""
-    known = {each.name: getattr(Claim().submit, each.name) for each in fields(SubmitContext)}
     handler = AliyunVideo(ApiKey("k"), settings=settings)
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(Claim().submit))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from coatcheck.errors import (
@@ -20,7 +20,7 @@ from coatcheck.errors import (
     SubmitDeferred,
     SubmitRejected,
 )
-from coatcheck.handler import CallbackRequest, SubmitContext
+from coatcheck.handler import CallbackRequest
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, SubmitResult, Verdict
 from coatcheck.task import JSON, CancelOutcome, QueryParams, Status
@@ -181,10 +181,9 @@ def build(
 ) -> HttpRequest:
     """Return the creating request."""
     context = evolve(Claim().submit, callback_url=callback_url)
-    known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
     handler = FalVideo(ACCOUNT, settings=settings)
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(context))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import fields
 
 from coatcheck.errors import HandlerError, InvalidParams, SubmitDeferred, SubmitRejected
-from coatcheck.handler import SubmitContext
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import JSON, QueryParams, Status
@@ -104,10 +102,9 @@ class TestGiteeVideoWithFiles(HandlerConformance):
 
 def build(request: VideoRequest, settings: HttpSettings | None = None, **files: Download) -> HttpRequest:
     """Return the creating request."""
-    known = {each.name: getattr(Claim().submit, each.name) for each in fields(SubmitContext)}
     handler = GiteeVideo(ApiKey("k"), settings=settings)
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known, prepared=Prepared(files=files)))
+    return handler.build_submit(request, PreparedContext.of(Claim().submit, Prepared(files=files)))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 
 from coatcheck.errors import (
     ConfigurationError,
@@ -17,7 +17,7 @@ from coatcheck.errors import (
     SubmitDeferred,
     SubmitRejected,
 )
-from coatcheck.handler import Capability, SubmitContext
+from coatcheck.handler import Capability
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, SubmitResult, Verdict
 from coatcheck.task import JSON, QueryParams, Status
@@ -202,10 +202,9 @@ def read(body: JSON, http_status: int = OK) -> QueryResult:
 
 def build(request: VideoRequest, settings: VideoSettings | None = None) -> HttpRequest:
     """Return the creating request."""
-    known = {each.name: getattr(Claim().submit, each.name) for each in fields(SubmitContext)}
     handler = JimengVideo(ACCOUNT, settings=settings)
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(Claim().submit))
 
 
 @pytest.mark.parametrize(

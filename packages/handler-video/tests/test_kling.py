@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from attrs import asdict, evolve
+from attrs import evolve
 
 from coatcheck import App
 from coatcheck.errors import (
@@ -82,7 +82,7 @@ def claim(callback_url: str | None = None) -> SubmitContext:
 
 def context(callback_url: str | None = None) -> PreparedContext:
     """Return the context of a submit call, prepared."""
-    return PreparedContext(**asdict(claim(callback_url), recurse=False))
+    return PreparedContext.of(claim(callback_url))
 
 
 def called(secret: str, body: JSON) -> CallbackRequest:

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from attrs import asdict, evolve
+from attrs import evolve
 
 from coatcheck.errors import (
     CallbackRejected,
@@ -88,7 +88,7 @@ def answer(body: JSON, http_status: int = 200) -> HttpResponse:
 def context(callback_url: str | None = None) -> PreparedContext:
     """Return the context of a submit call."""
     claim = evolve(Claim().submit, callback_url=callback_url)
-    return PreparedContext(**asdict(claim, recurse=False))
+    return PreparedContext.of(claim)
 
 
 def called(secret: str, body: JSON) -> CallbackRequest:

@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from attrs import fields
 
 from coatcheck.errors import ConfigurationError, HandlerError, InvalidParams, SubmitDeferred, SubmitRejected
-from coatcheck.handler import Capability, SubmitContext
+from coatcheck.handler import Capability
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import JSON, QueryParams, Status
@@ -117,11 +116,10 @@ def build(
     request: VideoRequest, settings: VideoSettings | None = None, frame: Download | None = None
 ) -> HttpRequest:
     """Return the creating request."""
-    known = {each.name: getattr(Claim().submit, each.name) for each in fields(SubmitContext)}
     handler = make(settings)
     handler.validate(request)
     prepared = Prepared(files={} if frame is None else {"input_reference": frame})
-    return handler.build_submit(request, PreparedContext(**known, prepared=prepared))
+    return handler.build_submit(request, PreparedContext.of(Claim().submit, prepared))
 
 
 @pytest.mark.parametrize(

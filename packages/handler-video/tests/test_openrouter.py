@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 
 from coatcheck.errors import (
     CallbackRejected,
@@ -17,7 +17,7 @@ from coatcheck.errors import (
     SubmitDeferred,
     SubmitRejected,
 )
-from coatcheck.handler import CallbackRequest, Capability, SubmitContext
+from coatcheck.handler import CallbackRequest, Capability
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, SubmitResult, Verdict
 from coatcheck.task import JSON, QueryParams, Status
@@ -132,10 +132,9 @@ def build(
 ) -> HttpRequest:
     """Return the creating request."""
     context = evolve(Claim().submit, callback_url=callback_url)
-    known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
     handler = OpenRouterVideo(account)
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(context))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 from uuid import UUID
 
 import pytest
-from attrs import asdict, evolve
+from attrs import evolve
 
 from coatcheck import App
 from coatcheck.errors import (
@@ -70,7 +70,7 @@ def answer(body: JSON, http_status: int = 200) -> HttpResponse:
 def context(key: str = "key-1") -> PreparedContext:
     """Return the context of a submit call."""
     claim = evolve(Claim().submit, idempotency_key=key)
-    return PreparedContext(**asdict(claim, recurse=False))
+    return PreparedContext.of(claim)
 
 
 def called(secret: str, payload: str, body: bytes, *, age_seconds: int = 0) -> CallbackRequest:

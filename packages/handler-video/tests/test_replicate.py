@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 
 from coatcheck.errors import (
     CallbackRejected,
@@ -19,7 +19,7 @@ from coatcheck.errors import (
     SubmitDeferred,
     SubmitRejected,
 )
-from coatcheck.handler import CallbackRequest, SubmitContext
+from coatcheck.handler import CallbackRequest
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, SubmitResult, Verdict
 from coatcheck.task import JSON, CancelOutcome, QueryParams, Status
@@ -159,10 +159,9 @@ def build(
 ) -> HttpRequest:
     """Return the creating request."""
     context = evolve(Claim().submit, callback_url=callback_url)
-    known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
     handler = ReplicateVideo(ACCOUNT, settings=settings)
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(context))
 
 
 @pytest.mark.parametrize(
@@ -362,8 +361,7 @@ def test_the_provider_is_asked_to_call_back_at_the_end() -> None:
         "webhook": CALLBACK,
         "webhook_events_filter": ["completed"],
     }
-    known = {each.name: getattr(Claim().submit, each.name) for each in fields(SubmitContext)}
-    context = PreparedContext(**{**known, "callback_url": CALLBACK})
+    context = PreparedContext.of(evolve(Claim().submit, callback_url=CALLBACK))
     silent = ReplicateVideo(ReplicateAccount("token")).build_submit(VideoRequest(prompt="x"), context)
     assert silent.json == {"input": {"prompt": "x"}}
 

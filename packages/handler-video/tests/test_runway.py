@@ -5,10 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from attrs import fields
 
 from coatcheck.errors import ConfigurationError, InvalidParams, SubmitDeferred, SubmitRejected
-from coatcheck.handler import SubmitContext
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import JSON, CancelOutcome, QueryParams, Status
@@ -111,10 +109,9 @@ def read(body: JSON) -> QueryResult:
 
 def build(request: VideoRequest, settings: VideoSettings | None = None) -> HttpRequest:
     """Return the creating request."""
-    known = {each.name: getattr(Claim().submit, each.name) for each in fields(SubmitContext)}
     handler = RunwayVideo(ApiKey("k"), settings=settings)
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(Claim().submit))
 
 
 @pytest.mark.parametrize(

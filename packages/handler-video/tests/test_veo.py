@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from attrs import fields
 
 from coatcheck.errors import (
     ConfigurationError,
@@ -15,7 +14,7 @@ from coatcheck.errors import (
     SubmitDeferred,
     SubmitRejected,
 )
-from coatcheck.handler import Capability, SubmitContext
+from coatcheck.handler import Capability
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import JSON, QueryParams, Status
@@ -126,11 +125,10 @@ def read(body: JSON) -> QueryResult:
 
 def build(request: VideoRequest, settings: VideoSettings | None = None) -> HttpRequest:
     """Return the creating request, with images that were downloaded."""
-    known = {each.name: getattr(Claim().submit, each.name) for each in fields(SubmitContext)}
     handler = GeminiVeo(ApiKey("k"), settings=settings)
     handler.validate(request)
     files = {IMAGE: Download(url=IMAGE, content=PNG), LAST: Download(url=LAST, content=JPEG)}
-    return handler.build_submit(request, PreparedContext(**known, prepared=Prepared(files=files)))
+    return handler.build_submit(request, PreparedContext.of(Claim().submit, Prepared(files=files)))
 
 
 def encoded(content: bytes, kind: str) -> JSON:

@@ -5,10 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from attrs import fields
 
 from coatcheck.errors import ConfigurationError, HandlerError, InvalidParams, SubmitDeferred, SubmitRejected
-from coatcheck.handler import Capability, SubmitContext
+from coatcheck.handler import Capability
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import JSON, QueryParams, Status
@@ -117,10 +116,9 @@ def read(body: JSON) -> QueryResult:
 
 def build(request: VideoRequest, **more: object) -> HttpRequest:
     """Return the creating request."""
-    known = {each.name: getattr(Claim().submit, each.name) for each in fields(SubmitContext)}
     handler = make(**more)
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(Claim().submit))
 
 
 def test_videos_are_objects_in_the_bucket() -> None:

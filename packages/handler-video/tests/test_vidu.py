@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 
 from coatcheck.errors import CallbackRejected, HandlerError, InvalidParams, SubmitDeferred, SubmitRejected
-from coatcheck.handler import CallbackRequest, Capability, SubmitContext
+from coatcheck.handler import CallbackRequest, Capability
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import JSON, CancelOutcome, QueryParams, Status
@@ -150,10 +150,9 @@ class TestViduVideo(HandlerConformance):
 def build(request: VideoRequest, callback_url: str | None = None) -> HttpRequest:
     """Return the creating request."""
     context = evolve(Claim().submit, callback_url=callback_url)
-    known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
     handler = ViduVideo(ApiKey(KEY))
     handler.validate(request)
-    return handler.build_submit(request, PreparedContext(**known))
+    return handler.build_submit(request, PreparedContext.of(context))
 
 
 @pytest.mark.parametrize(

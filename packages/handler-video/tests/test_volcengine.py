@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 
 from coatcheck.errors import CallbackRejected, HandlerError, InvalidParams, SubmitDeferred, SubmitRejected
-from coatcheck.handler import CallbackRequest, Capability, SubmitContext
+from coatcheck.handler import CallbackRequest, Capability
 from coatcheck.persistable import to_json
 from coatcheck.results import QueryResult, Verdict
 from coatcheck.task import JSON, CancelOutcome, QueryParams, Status
@@ -133,10 +133,9 @@ class TestVolcengineVideo(HandlerConformance):
 def build(request: VideoRequest, callback_url: str | None = None) -> JSON:
     """Return the body of the creating request."""
     context = evolve(Claim().submit, callback_url=callback_url)
-    known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
     handler = VolcengineVideo(ACCOUNT)
     handler.validate(request)
-    sent = handler.build_submit(request, PreparedContext(**known))
+    sent = handler.build_submit(request, PreparedContext.of(context))
     assert (sent.method, sent.url) == ("POST", TASKS)
     return sent.json
 

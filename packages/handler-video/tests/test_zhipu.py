@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from attrs import asdict, evolve
+from attrs import evolve
 
 from coatcheck import App
 from coatcheck.errors import (
@@ -66,7 +66,7 @@ def answer(body: JSON, http_status: int = 200) -> HttpResponse:
 
 def context() -> PreparedContext:
     """Return the context of a submit call."""
-    return PreparedContext(**asdict(Claim().submit, recurse=False))
+    return PreparedContext.of(Claim().submit)
 
 
 def token_of(key: str) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import timedelta
-from typing import ClassVar, TypeVar, overload
+from typing import ClassVar, Self, TypeVar, overload
 
-from attrs import field, frozen
+from attrs import field, fields, frozen
 
 from coatcheck.errors import CallbackRejected, ConfigurationError, InvalidParams, Unsupported
 from coatcheck.gates import Gate
@@ -62,6 +62,12 @@ class PreparedContext(SubmitContext):
     """The context of a submit call, with what was prepared for it."""
 
     prepared: Prepared = field(factory=Prepared)
+
+    @classmethod
+    def of(cls, context: SubmitContext, prepared: Prepared | None = None) -> Self:
+        """Return a context of a submit call with what was prepared for it; to test `build_submit` with."""
+        known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
+        return cls(**known, prepared=Prepared() if prepared is None else prepared)
 
 
 class HttpAdapter(Handler[P]):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import httpx
-from attrs import evolve, fields
+from attrs import evolve
 
 from coatcheck.errors import (
     ConfigurationError,
@@ -223,8 +223,7 @@ class HttpHandler(HttpAdapter[P]):
     async def _submit(self, params: P, context: SubmitContext) -> SubmitResult:
         try:
             prepared = await self.prepare(params, evolve(context, ensure_held=_not_yet))
-            known = {each.name: getattr(context, each.name) for each in fields(SubmitContext)}
-            ready = PreparedContext(**known, prepared=prepared)
+            ready = PreparedContext.of(context, prepared)
             request = self.build_submit(params, ready)
             response = await self._exchange(request, context, creating=True)
         except DownloadFailed as error:
