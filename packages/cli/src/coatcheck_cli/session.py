@@ -16,7 +16,6 @@ from coatcheck_cli.failing import Exit, Failure, explain
 
 if TYPE_CHECKING:
     from coatcheck import App, ConfigurationError
-    from coatcheck.catalog import Catalog
     from coatcheck.configuration import Configuration
 
 __all__ = ["DURATION", "RATE", "Session", "pass_session"]
@@ -47,18 +46,6 @@ class Session:
         from coatcheck.configuration import load_configuration  # noqa: PLC0415 - help has no use for it
 
         return load_configuration(self.config_file)
-
-    def catalog(self) -> Catalog:
-        """Return the plugins that may be used: as configured, or all where there is no configuration."""
-        from coatcheck import ConfigurationError, discover  # noqa: PLC0415 - help has no use for it
-        from coatcheck.configuration.making import catalog_of  # noqa: PLC0415
-
-        try:
-            return catalog_of(self.configuration())
-        except ConfigurationError:
-            if self.config_file is not None:
-                raise
-            return discover()
 
     def app(self) -> App:
         """Return the app: the one that was named, or the configured one; made once.
