@@ -113,13 +113,13 @@ WRONG = {
     "no such handler": ('store = "memory://"\n[handlers."ocr:gitte"]', "did you mean 'ocr:gitee'?"),
     "no settings of it": (
         'store = "memory://"\n[handlers."ocr:gitee"]\nsettings = { modle = "x" }',
-        "'modle'",
+        "coatcheck.toml:2: handlers.ocr:gitee: handler 'ocr:gitee' of coatcheck-handler-ocr",
     ),
     "no account of it": (
         'store = "memory://"\n[handlers."ocr:gitee".accounts.default]\napi_kye = { env = "X" }',
         "api_kye",
     ),
-    "no such selector": ('store = "memory://"\nselector = "round-robbin"', "round-robbin"),
+    "no such selector": ('store = "memory://"\nselector = "round-robbin"', "coatcheck.toml:2: selector: "),
     "no limits": ('store = "memory://"\n[gates.x]', "needs a concurrency, a rate, or both"),
     "a bad rate": (
         'store = "memory://"\n[gates.provider]\nrate = "5/y"',

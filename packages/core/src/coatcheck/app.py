@@ -113,11 +113,13 @@ class App:
             ConfigurationError: there is none, or something in it is wrong; the message begins with its place.
             PluginError: a plugin that it names cannot be used.
         """
-        from coatcheck.configuration import load_configuration  # noqa: PLC0415 - apps of code have no use for it
+        from coatcheck.configuration import read_written  # noqa: PLC0415 - apps of code have no use for it
         from coatcheck.configuration.making import parts_of, worker_settings_of  # noqa: PLC0415
+        from coatcheck.configuration.reading import configuration_of  # noqa: PLC0415
 
-        configuration = load_configuration(file, environ=environ)
-        app = cls(**parts_of(configuration, unusable=unusable), observers=observers)
+        written = read_written(file, environ=environ)
+        configuration = configuration_of(written)
+        app = cls(**parts_of(configuration, written=written, unusable=unusable), observers=observers)
         app.configuration = configuration
         app._worker_settings = worker_settings_of(configuration)
         return app

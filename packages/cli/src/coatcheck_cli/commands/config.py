@@ -40,13 +40,16 @@ def check(session: Session, *, as_json: bool) -> None:
 
     Nothing is connected to. Credentials are looked up, and not shown.
     """
-    from coatcheck.configuration.making import gates_of, parts_of  # noqa: PLC0415 - help has no use for it
+    from coatcheck.configuration import read_written  # noqa: PLC0415 - help has no use for it
+    from coatcheck.configuration.making import gates_of, parts_of  # noqa: PLC0415
+    from coatcheck.configuration.reading import configuration_of  # noqa: PLC0415
 
     def work() -> dict[str, object]:
-        configuration = session.configuration()
+        written = read_written(session.config_file)
+        configuration = configuration_of(written)
         for name in configuration.gates:
             check_name(name)
-        parts = parts_of(configuration)
+        parts = parts_of(configuration, written=written)
         missing = _missing_secrets(configuration.handlers)
         if missing:
             raise Failure("; ".join(missing), Exit.USAGE)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypedDict
 
 import attrs
 
 from coatcheck.catalog import Catalog, discover
 from coatcheck.configuration.model import Configuration
-from coatcheck.errors import ConfigurationError
+from coatcheck.configuration.reading import Written
+from coatcheck.errors import ConfigurationError, PluginError
 from coatcheck.gates import AdmissionPolicy, Gate
 from coatcheck.handler import AnyHandler
 from coatcheck.retry import RetryPolicy
@@ -42,13 +44,18 @@ Unusable = Callable[[str, ConfigurationError], None]
 
 
 def parts_of(
-    configuration: Configuration, catalog: Catalog | None = None, *, unusable: Unusable | None = None
+    configuration: Configuration,
+    catalog: Catalog | None = None,
+    *,
+    written: Written | None = None,
+    unusable: Unusable | None = None,
 ) -> AppParts:
     """Return closed objects; no I/O is done, and no credential is read.
 
     Args:
         configuration: what to make.
         catalog: the plugins that may be used; None is those of the configuration.
+        written: where it is written, for the beginning of messages.
         unusable: is told of handlers that cannot be made, which are left out; None raises what is wrong with them.
 
     Raises:
@@ -57,28 +64,49 @@ def parts_of(
         PluginError: the plugin that offers one is broken, incompatible, blocked or in conflict.
     """
     plugins = catalog_of(configuration) if catalog is None else catalog
-    store = dict(configuration.store)
     handlers = []
     for key, each in configuration.handlers.items():
         try:
-            handler = plugins.create_handler(
-                key, use=each.use, accounts=dict(each.accounts) or None, settings=each.settings or None
-            )
+            with _placed(written, "handlers", key):
+                handler = plugins.create_handler(
+                    key, use=each.use, accounts=dict(each.accounts) or None, settings=each.settings or None
+                )
         except ConfigurationError as error:
             if unusable is None:
                 raise
             unusable(key, error)
         else:
             handlers.append(handler)
+    store = dict(configuration.store)
+    with _placed(written, "store"):
+        made_store = plugins.create_store(store.pop("url"), **store)
+    with _placed(written, "selector"):
+        selector = _made(plugins.create_selector, configuration.selector)
+    with _placed(written, "retry"):
+        retry = _made(plugins.create_retry_policy, configuration.retry)
+    with _placed(written, "admission"):
+        admission = _made(plugins.create_admission_policy, configuration.admission)
     return AppParts(
-        store=plugins.create_store(store.pop("url"), **store),
+        store=made_store,
         handlers=handlers,
-        selector=_made(plugins.create_selector, configuration.selector),
-        retry=_made(plugins.create_retry_policy, configuration.retry),
-        admission=_made(plugins.create_admission_policy, configuration.admission),
+        selector=selector,
+        retry=retry,
+        admission=admission,
         priority_ageing=configuration.priority_ageing,
         callback_url=configuration.callback_url,
     )
+
+
+@contextmanager
+def _placed(written: Written | None, *path: str) -> Iterator[None]:
+    """Let errors begin with where that is written which cannot be made."""
+    try:
+        yield
+    except ConfigurationError as error:
+        if written is None:
+            raise
+        kind = PluginError if isinstance(error, PluginError) else ConfigurationError
+        raise kind(f"{written.place(*path)}: {error}") from error
 
 
 def gates_of(configuration: Configuration) -> list[Gate]:
